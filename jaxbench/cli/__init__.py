@@ -1,0 +1,1 @@
+"""The command line: one short module per subcommand; absl flags are defined only here."""

@@ -1,0 +1,158 @@
+"""All flags of all subcommands, and how a list of words becomes their values.
+
+A flag is a row of FLAGS and has one meaning in every subcommand that takes it. Values are
+strings as given, checked where they are used, so that all faults are told at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from absl import flags as absl_flags
+
+
+class Flag(NamedTuple):
+    """One flag; `default` None is shown as the default of the experiment's field."""
+
+    help: str
+    default: str | None = None
+    boolean: bool = False
+
+
+FLAGS: dict[str, Flag] = {
+    # What is run
+    "strategy": Flag("dp, fsdp, dp_pp, dp_pp_tp or dp_pp_ep"),
+    "model": Flag("row of the model catalog, such as llama3_8b; an unknown one lists all"),
+    "hardware": Flag("device whose compute time is imitated, such as a100_80"),
+    "system": Flag("machine of meshes/, such as dgx_a100; implies --hardware"),
+    "mesh": Flag("axis sizes, as in data=2,pipeline=4; without data, data = devices / product"),
+    "devices": Flag("number of ranks; on CPU, as many virtual devices"),
+    "axis_order": Flag("rank order of the mesh axes, outermost first"),
+    "batch": Flag("samples per data-parallel rank and step"),
+    "seq_len": Flag("tokens per sample; the model's if not given"),
+    "dtype": Flag("element type of parameters and activations"),
+    "grad_dtype": Flag("element type of gradients on the wire; --dtype if not given"),
+    # Options of strategies
+    "buckets": Flag("dp: gradient buckets"),
+    "units": Flag("fsdp: units of parameters"),
+    "reshard_after_forward": Flag("fsdp: gather again in the backward pass", boolean=True),
+    "microbatches": Flag("dp_pp*: microbatches per step"),
+    "schedule": Flag("dp_pp*: gpipe, 1f1b or interleaved"),
+    "chunks": Flag("dp_pp*: chunks of layers per stage (interleaved)"),
+    "head_placement": Flag("dp_pp*: embedding and head 'even' over stages, or at the 'ends'"),
+    "sequence_parallel": Flag("dp_pp_tp: all-gather and reduce-scatter", boolean=True),
+    "top_k": Flag("experts per token; the model's if not given"),
+    # Time and scale
+    "convention": Flag("'true', or 'dlnetbench' for the original's formulas"),
+    "mfu": Flag("model FLOPs utilisation; the hardware's if not given"),
+    "memory_efficiency": Flag("share of the memory bandwidth that is reached"),
+    "recompute": Flag("full recomputation: backward 3 x forward, not 2 x", boolean=True),
+    "forward_s": Flag("forward seconds of the whole model, instead of the timing model's"),
+    "backward_s": Flag("backward seconds of the whole model, beside --forward_s"),
+    "time_scale": Flag("factor on all compute seconds"),
+    "size_scale": Flag("factor on all element counts"),
+    "padding": Flag("of shards: 'exact', or to 'tpu' tiles (at most 1.6 %, from 128 kB on)"),
+    # The run
+    "payload": Flag("what stands for compute: auto, matmul, sleep or none"),
+    "steps": Flag("timed steps"),
+    "warmup": Flag("steps before them, at least 2"),
+    "seed": Flag("seed of everything random"),
+    "expect_devices": Flag("fail unless JAX has exactly this many devices"),
+    "runs": Flag("flagfiles to run in turn, as in tiny_dp,tiny_fsdp; other flags apply to each"),
+    "out": Flag("folder of the results; one JSON line per run is added to runs.jsonl", "results"),
+    # Output
+    "format": Flag("text or json", "text"),
+    # Input
+    "flagfile": Flag("file of flags, such as flags/quickstart.flags; the command line overrides"),
+}
+
+# absl would expand flagfiles in place, so that a flag's position decided what overrides.
+_OWN_READER = ("flagfile",)
+
+# Not fields of an experiment.
+COMMAND_FLAGS = ("runs", "out", "format", "flagfile")
+EXPERIMENT_FLAGS = tuple(name for name in FLAGS if name not in COMMAND_FLAGS)
+
+
+class Parsed(NamedTuple):
+    """Flag values by name, and what was wrong with the words."""
+
+    values: dict[str, str]
+    faults: list[str]
+
+
+def parse_words(words: Sequence[str], *, where: str = "") -> Parsed:
+    """Read flags in any of absl's spellings: --a=b, --a b, -a=b, --boolean, --noboolean.
+
+    The last one of a name wins. `where` is put before each fault, such as a file and line.
+    """
+    registry = _absl_registry()
+    faults: list[str] = []
+    # absl would take --undefok and drop the flags it names: here nothing is dropped silently.
+    if any(word.lstrip("-").partition("=")[0] == "undefok" for word in words):
+        faults.append(f"{where}unknown flag '--undefok'")
+        words = [word for word in words if "undefok" not in word]
+    try:
+        rest = registry(["jaxbench", *words], known_only=True)[1:]
+    except absl_flags.Error as error:  # the last word lacks its value
+        faults.append(f"{where}{str(error).replace('flag --', '--')}")
+        rest = registry(["jaxbench", *words[:-1]], known_only=True)[1:]
+    previous = ""
+    for word in rest:
+        if word.startswith("-") and word != "-":
+            faults.append(where + unknown_flag(word.lstrip("-").partition("=")[0]))
+        elif not previous.startswith("-") or "=" in previous:  # else an unknown flag's value
+            faults.append(f"{where}unexpected argument '{word}'; flags are written --name=value")
+        previous = word
+    values = {name: str(registry[name].value) for name in registry if registry[name].present}
+    return Parsed(values, faults)
+
+
+def split_flagfiles(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words without their --flagfile=name or --flagfile name, and those names."""
+    rest: list[str] = []
+    names: list[str] = []
+    words = list(words)
+    while words:
+        word = words.pop(0)
+        flag, equals, name = word.partition("=")
+        if flag not in ("--flagfile", "-flagfile"):
+            rest.append(word)
+        elif equals:
+            names.append(name)
+        else:
+            names.append(words.pop(0) if words else "")
+    return rest, names
+
+
+def unknown_flag(name: str) -> str:
+    """Return the fault for a flag that no subcommand has, with the nearest one."""
+    spellings = [*FLAGS, *(f"no{n}" for n, flag in FLAGS.items() if flag.boolean)]
+    near = difflib.get_close_matches(name.replace("-", "_"), spellings, n=1)
+    return f"unknown flag '--{name}'" + (f"; did you mean '--{near[0]}'?" if near else "")
+
+
+def foreign_flags(command: str, names: Iterable[str], taken: Iterable[str]) -> list[str]:
+    """Return a fault for each flag that `command` doesn't take, though another one does."""
+    taken = set(taken)
+    return [f"{command} has no flag '--{name}'" for name in names if name not in taken]
+
+
+def _absl_registry() -> absl_flags.FlagValues:
+    registry = absl_flags.FlagValues()
+    registry.set_gnu_getopt(True)
+    for name, row in FLAGS.items():
+        if name in _OWN_READER:
+            continue
+        flag = absl_flags.Flag(
+            parser=absl_flags.ArgumentParser(),
+            serializer=absl_flags.ArgumentSerializer(),
+            name=name,
+            default=None,
+            help_string=row.help,
+            boolean=row.boolean,
+        )
+        absl_flags.DEFINE_flag(flag, flag_values=registry, module_name="jaxbench")
+    return registry

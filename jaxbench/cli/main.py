@@ -1,0 +1,125 @@
+"""The command `jaxbench`: finds the subcommand, and turns how it ends into an exit code.
+
+0 ok, 2 bad input, 1 a failure, 130 interrupted, 143 terminated.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+
+from jaxbench import __version__
+from jaxbench.errors import InputError, RunError, unknown
+from jaxbench.launch.environment import ensure_environment
+
+# Each module has a docstring (what it does and two examples), FLAGS (the names of the flags it
+# takes), STARTS_BACKEND and main(words) -> exit code. Only the one that is called is imported.
+COMMANDS: dict[str, str] = {
+    "run": "jaxbench.cli.run",
+    "plan": "jaxbench.cli.plan",
+}
+
+SUMMARIES: dict[str, str] = {
+    "run": "run strategies on a real or virtual device mesh, check and record them",
+    "plan": "say what strategies will communicate, without devices",
+}
+
+HELP = ("--help", "-h", "-help", "--helpfull", "help")
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived: a scheduler wants the process to end. What is recorded is kept."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with these words (default: those of the process); return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["--version"]:
+        print(f"jaxbench {__version__}")
+        return 0
+    if not words or words[0] in HELP:
+        print(overview(), file=sys.stdout if words else sys.stderr)
+        return 0 if words else 2
+    name, rest = words[0], words[1:]
+    if name.startswith("-"):
+        return say_faults("jaxbench", ["the command comes first, as in jaxbench run --devices=8"])
+    if name not in COMMANDS:
+        return say_faults("jaxbench", [unknown("command", name, COMMANDS)])
+    module = import_module(COMMANDS[name])
+    if any(word in HELP[:-1] for word in rest):
+        print(command_help(name, module))
+        return 0
+    if argv is None and module.STARTS_BACKEND:
+        ensure_environment()
+    return guarded(name, module, rest)
+
+
+def guarded(name: str, module: ModuleType, words: Sequence[str]) -> int:
+    """Call a subcommand; say in one line what went wrong. JAXBENCH_TRACEBACK=1 shows where."""
+    who = f"jaxbench {name}"
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return module.main(list(words))
+    except InputError as error:
+        return say_faults(who, error.faults)
+    except Terminated:
+        print(f"{who}: terminated; what is recorded is kept", file=sys.stderr)
+        return 143
+    except KeyboardInterrupt:
+        print(f"{who}: interrupted; what is recorded is kept", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except RunError as error:
+        print(f"{who}: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        if os.environ.get("JAXBENCH_TRACEBACK"):
+            traceback.print_exc()
+        first = (str(error).strip().splitlines() or ["no message"])[0]
+        print(
+            f"{who}: failed: {type(error).__name__}: {first} (JAXBENCH_TRACEBACK=1 shows more)",
+            file=sys.stderr,
+        )
+        return 1
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def say_faults(who: str, faults: Sequence[str]) -> int:
+    """Print what is wrong with the input, one line each; return the exit code."""
+    if len(faults) == 1:
+        print(f"{who}: {faults[0]}", file=sys.stderr)
+    else:
+        print(f"{who}: {len(faults)} faults:", *faults, sep="\n  ", file=sys.stderr)
+    return 2
+
+
+def overview() -> str:
+    """Return the help of the command itself."""
+    rows = "\n".join(f"  {name:<10} {SUMMARIES[name]}" for name in COMMANDS)
+    return f"""jaxbench {__version__}: how distributed AI training behaves on a machine.
+
+usage: jaxbench COMMAND [--flag=value ...]
+
+commands:
+{rows}
+
+jaxbench COMMAND --help shows its flags and examples."""
+
+
+def command_help(name: str, module: ModuleType) -> str:
+    """Return the help of a subcommand: its docstring, then its flags with their defaults."""
+    from jaxbench.cli.help import describe_flags
+
+    return f"jaxbench {name}: {(module.__doc__ or '').strip()}\n\n{describe_flags(module.FLAGS)}"
+
+
+def _terminate(_signal: int, _frame: object) -> None:
+    raise Terminated

@@ -1,0 +1,47 @@
+"""run one strategy, or several in turn, on a device mesh; check, time and record them.
+
+Before anything is timed, the collectives that XLA kept are compared with the plan and every
+value with its reference. On a machine without accelerators the devices are virtual.
+
+examples:
+  jaxbench run --flagfile=flags/quickstart.flags
+  jaxbench run --flagfile=flags/tiny_dp.flags --devices=2 --steps=3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxbench.cli.command import read_command
+from jaxbench.cli.flags import EXPERIMENT_FLAGS
+from jaxbench.errors import InputError
+from jaxbench.measure.record import FILE_NAME, writable_faults
+
+FLAGS = (*EXPERIMENT_FLAGS, "runs", "out", "flagfile")
+STARTS_BACKEND = True
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the experiments; return 0 if all are done and their checks passed."""
+    command = read_command("run", words, FLAGS)
+    out = command.values["out"]
+    if faults := command.faults + writable_faults(out):
+        raise InputError(faults)
+
+    from jaxbench.launch.start import start
+
+    experiments = [experiment for _, experiment in command.experiments]
+    expected = [e.expect_devices for e in experiments if e.expect_devices is not None]
+    start(max(experiment.devices for experiment in experiments), expected)
+
+    import jax
+
+    from jaxbench.measure.execute import run_experiments
+    from jaxbench.report.run_table import print_runs
+
+    records = run_experiments(experiments, out=out, command=["jaxbench", "run", *words])
+    if jax.process_index() == 0:
+        print_runs(records)
+        print(f"records: {Path(out) / FILE_NAME}")
+    return 1 if any(record["partial"] for record in records) else 0

@@ -1,0 +1,1 @@
+"""How processes start: the environment before, the backend and its devices after."""

@@ -1,0 +1,1 @@
+"""What happens on devices: calibration, timing, and the records of both."""

@@ -1,0 +1,45 @@
+"""Every metric a record may hold: its unit and its meaning.
+
+A metric is a row here; `metric` refuses a name without one, so that the records and this
+table can't drift apart. An unknown value is None, never 0.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jaxbench.errors import unknown
+
+
+class Metric(NamedTuple):
+    """What a number in `metrics` of a record means."""
+
+    unit: str
+    meaning: str
+
+
+METRICS: dict[str, Metric] = {
+    "step_s": Metric("s", "median over the timed steps of the slowest rank's time for one step"),
+    "compute_s": Metric("s", "compute on the busiest rank in one step, as the timing model wants"),
+    "exposed_s": Metric("s", "step_s - compute_s: what communication and the schedule add"),
+    "throughput": Metric("samples/s", "samples of the global batch divided by step_s"),
+}
+
+
+def metric(
+    name: str,
+    value: float | None,
+    *,
+    ci_low: float | None = None,
+    ci_high: float | None = None,
+    n: int = 0,
+) -> dict[str, float | int | str | None]:
+    """Return one entry of a record's `metrics`: {value, unit, ci_low, ci_high, n}.
+
+    `n` is the number of samples behind the value, 0 for one that was not measured.
+    Raises KeyError for a name that has no row in METRICS.
+    """
+    if name not in METRICS:
+        raise KeyError(unknown("metric", name, METRICS))
+    unit = METRICS[name].unit
+    return {"value": value, "unit": unit, "ci_low": ci_low, "ci_high": ci_high, "n": n}
