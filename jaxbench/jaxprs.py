@@ -54,3 +54,15 @@ def equations(jaxpr: Jaxpr) -> Iterator[Equation]:
         yield eqn
         for body in bodies(eqn):
             yield from equations(body)
+
+
+def scan_counts(eqn: Any) -> tuple[int, int]:
+    """Return how many constants and carried values a scan has.
+
+    From the ranks of the values: a stacked one has one dimension more outside than inside. The
+    parameters differ between versions (num_consts, num_carry in jax 0.10, ft_in, ft_out in 0.11).
+    """
+    body = eqn.params["jaxpr"].jaxpr
+    carry = sum(o.aval.ndim == i.aval.ndim for o, i in zip(eqn.outvars, body.outvars, strict=True))
+    stacked = sum(o.aval.ndim > i.aval.ndim for o, i in zip(eqn.invars, body.invars, strict=True))
+    return len(eqn.invars) - carry - stacked, carry

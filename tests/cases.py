@@ -10,6 +10,9 @@ from jax.sharding import Mesh
 from jaxbench.experiment import Experiment
 from jaxbench.readings.build import make_mesh
 
+# From here on XLA's CPU compiler keeps optimization barriers and schedules otherwise.
+NEW_CPU_SCHEDULES = jax.__version_info__ >= (0, 11, 1)
+
 # Small enough to execute on CPU; the timing comes from the model, no payload runs.
 SMALL = {"model": "tiny", "dtype": "float32", "forward_s": "0.02", "backward_s": "0.04"}
 MOE = {**SMALL, "model": "tiny_moe"}

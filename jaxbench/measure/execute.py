@@ -130,7 +130,8 @@ def _execute(run: Run, calibrations: Calibrations) -> None:
     calibration = calibrations.get(
         mesh, choose_payload(experiment, mesh), experiment.dtype, experiment.seed
     )
-    checks = [calibration.check(seconds) for seconds in _lengths(traced)]
+    lengths = [] if calibration.name == "none" else _lengths(traced)
+    checks = [calibration.check(seconds) for seconds in lengths]
     run.calibration = calibration.to_dict(checks)
     run.warnings += _calibration_warnings(calibration, checks, run.calibration)
 
@@ -187,7 +188,8 @@ def _record(run: Run, command: Sequence[str]) -> dict[str, Any]:
 
 def _metrics(run: Run) -> dict[str, Any]:
     """Return the metrics of a run from its samples; null where there are none."""
-    step, compute_s = median(run.timed.samples_s), float(run.plan.compute_s.max())
+    idle = run.calibration is not None and run.calibration["payload"] == "none"
+    step, compute_s = median(run.timed.samples_s), 0.0 if idle else float(run.plan.compute_s.max())
     batch, n = run.plan.workload.global_batch, step.n
 
     def derived(name: str, of: Any) -> dict[str, Any]:

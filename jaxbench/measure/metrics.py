@@ -20,7 +20,7 @@ class Metric(NamedTuple):
 
 METRICS: dict[str, Metric] = {
     "step_s": Metric("s", "median over the timed steps of the slowest rank's time for one step"),
-    "compute_s": Metric("s", "compute on the busiest rank in one step, as the timing model wants"),
+    "compute_s": Metric("s", "compute of the busiest rank in a step, as wanted; 0 without payload"),
     "exposed_s": Metric("s", "step_s - compute_s: what communication and the schedule add"),
     "throughput": Metric("samples/s", "samples of the global batch divided by step_s"),
 }

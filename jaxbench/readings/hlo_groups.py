@@ -62,9 +62,9 @@ def source_target_pairs(attributes: str, num_devices: int) -> tuple[tuple[int, i
 
 
 def _iota_groups(dims: Sequence[int], reshape: Sequence[int], permutation: Sequence[int]) -> Groups:
-    """Read 0..n-1, shaped `reshape` and transposed, as dims[0] groups of dims[1] (or one group)."""
+    """Read 0..n-1, shaped `reshape` and transposed, as dims[0] groups of dims[1]."""
     flat = _transposed(reshape, permutation or range(len(reshape)))
-    size = dims[-1] if len(dims) > 1 else len(flat)
+    size = dims[-1]
     return tuple(tuple(flat[i : i + size]) for i in range(0, len(flat), size))
 
 

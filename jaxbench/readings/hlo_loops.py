@@ -131,10 +131,9 @@ def trip_count(loop: Instruction, scope: Scope) -> int | None:
     if compared is None:
         return None
     left, right, direction = compared
+    left, right = (_unchanged(side, start, step) for side in (left, right))
     if isinstance(left, int):
         left, right, direction = right, left, _MIRRORED.get(direction, "")
-    if isinstance(right, Carried) and step(right.index) == Carried(right.index):
-        right = _sum(start.element(right.index), right.offset, 1)
     if not isinstance(left, Carried) or not isinstance(right, int):
         return None
     first = _sum(start.element(left.index), left.offset, 1)
@@ -142,6 +141,13 @@ def trip_count(loop: Instruction, scope: Scope) -> int | None:
     if not isinstance(first, int) or not isinstance(after, Carried) or after.index != left.index:
         return None
     return _count(first, right, after.offset, direction)
+
+
+def _unchanged(side: Value, start: Tuple, step: Callable[[int], Value]) -> Value:
+    """Return the start value of what is compared, if it is carried and no iteration changes it."""
+    if isinstance(side, Carried) and step(side.index) == Carried(side.index):
+        return _sum(start.element(side.index), side.offset, 1)
+    return side
 
 
 def _one_iteration(module: Module, body: str) -> Callable[[int], Value]:

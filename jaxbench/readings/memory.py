@@ -12,7 +12,7 @@ from typing import Any
 
 from jax.extend.core import Jaxpr, Literal
 
-from jaxbench.jaxprs import Equation, bodies
+from jaxbench.jaxprs import Equation, bodies, scan_counts
 from jaxbench.program import Traced
 from jaxbench.readings.sites import KINDS
 
@@ -99,8 +99,8 @@ def _peak(jaxpr: Jaxpr, owned: set[Any], platform: str) -> int:
 def _carry(eqn: Equation, body: Jaxpr) -> set[Any]:
     """Return the arguments of a loop's body that it may overwrite."""
     if eqn.primitive.name == "scan":
-        first = eqn.params["num_consts"]
-        return set(body.invars[first : first + eqn.params["num_carry"]])
+        first, count = scan_counts(eqn)
+        return set(body.invars[first : first + count])
     if eqn.primitive.name == "while" and len(body.outvars) > 1:
         return set(body.invars[eqn.params["body_nconsts"] :])
     return set()
@@ -178,8 +178,8 @@ def _place_of(eqn: Equation, position: int) -> Any | None:
     operand = None
     if name in IN_PLACE:
         operand = eqn.invars[0]
-    elif name == "scan" and position < eqn.params["num_carry"]:
-        operand = eqn.invars[eqn.params["num_consts"] + position]
+    elif name == "scan" and position < scan_counts(eqn)[1]:
+        operand = eqn.invars[scan_counts(eqn)[0] + position]
     elif name == "while":
         operand = eqn.invars[eqn.params["cond_nconsts"] + eqn.params["body_nconsts"] + position]
     return None if operand is None or isinstance(operand, Literal) else operand

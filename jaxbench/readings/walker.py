@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from jaxbench.errors import RunError
-from jaxbench.jaxprs import Equation
+from jaxbench.jaxprs import Equation, scan_counts
 from jaxbench.readings.ranks import Ranks
 
 Value = TypeVar("Value")
@@ -121,7 +121,7 @@ class Walker(Generic[Value]):
 
     def _scan(self, eqn: Equation, operands: list[Value]) -> list[Value]:
         params = eqn.params
-        num_consts, num_carry = params["num_consts"], params["num_carry"]
+        num_consts, num_carry = scan_counts(eqn)
         consts, carry = operands[:num_consts], operands[num_consts : num_consts + num_carry]
         stacked = operands[num_consts + num_carry :]
         length = params["length"]

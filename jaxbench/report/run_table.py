@@ -24,9 +24,12 @@ HEADER = (
 
 def print_runs(records: Sequence[Mapping[str, Any]]) -> None:
     """Print the records as a table, then what there is to warn about."""
-    scales = sorted({_scales(record) for record in records} - {""})
     title = "median step; exposed = step - compute of the busiest rank (bubble included)"
-    print_table(HEADER, [_row(r) for r in records], title="; ".join([title, *scales]))
+    header, rows = HEADER, [_row(record) for record in records]
+    if any(_scales(record) for record in records):
+        header = (*HEADER, "scaled")
+        rows = [(*row, _scales(record)) for row, record in zip(rows, records, strict=True)]
+    print_table(header, rows, title=title)
     for record in records:
         who = " ".join(_row(record)[:3])
         for warning in record["warnings"]:
@@ -54,8 +57,9 @@ def _row(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _scales(record: Mapping[str, Any]) -> str:
-    changed = [f"{name} {value:g}" for name, value in record["scales"].items() if value != 1.0]
-    return ", ".join(changed)
+    """Say which factors make this less (or more) than the named workload: 'size x 0.001'."""
+    changed = {k.removesuffix("_scale"): v for k, v in record["scales"].items() if v != 1.0}
+    return ", ".join(f"{name} x {value:g}" for name, value in changed.items())
 
 
 def _verdict(checked: bool | None) -> str:

@@ -69,8 +69,7 @@ def test_the_quickstart(tmp_path: Path) -> None:
         assert len(record["samples"]["full"]) == 2
         assert record["metrics"]["step_s"]["value"] > 0
     table = [line for line in done.stdout.splitlines() if line.startswith("dp ")]
-    assert re.search(r"^dp +tiny +data=8 .* yes +yes$", table[0])
-    assert "time_scale 0.1" in done.stdout
+    assert re.search(r"^dp +tiny +data=8 .* yes +yes +time x 0\.1$", table[0])
 
 
 def test_the_examples_of_the_help_are_right(tmp_path: Path) -> None:

@@ -49,7 +49,9 @@ def branched(payload):
 
 
 @pytest.mark.parametrize(
-    ("arrange", "computes"), [(chained, 4), (scanned, 5), (branched, 1)], ids=lambda x: str(x)
+    ("arrange", "computes"),
+    [(chained, 4), (scanned, 5), (branched, 1)],
+    ids=lambda x: getattr(x, "__name__", None),
 )
 def test_every_compute_runs_all_its_products(executions, arrange, computes):
     assert executions(arrange(WORK), "dot") == computes * TRIPS

@@ -1,0 +1,37 @@
+"""What the README tells a person to type is right."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from jaxbench.axes import STRATEGY_AXES
+from jaxbench.cli.command import read_command
+from jaxbench.cli.main import COMMANDS
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("line", re.findall(r"^jaxbench (.+)$", README, re.MULTILINE))
+def test_commands_are_valid(line: str) -> None:
+    name, *words = shlex.split(line)
+    assert read_command(name, words, import_module(COMMANDS[name]).FLAGS).faults == []
+
+
+def test_every_command_and_strategy_is_there() -> None:
+    for name in COMMANDS:
+        assert f"**`jaxbench {name}`**" in README
+    for strategy, axes in STRATEGY_AXES.items():
+        assert re.search(rf"^\| `{strategy}` \|.*\| {', '.join(axes)} \|", README, re.MULTILINE)
+
+
+def test_the_two_scripts_can_be_run() -> None:
+    for script in ("quickstart", "test"):
+        assert f"\nscripts/{script} " in README
+        assert os.access(ROOT / "scripts" / script, os.X_OK)
