@@ -140,7 +140,7 @@ def _execute(run: Run, calibrations: Calibrations) -> None:
     comparison = compare(run.plan.sites, collectives(executable.text, mesh.size))
     run.checks.update(plan_equals_compiled=comparison.equal, compiled=comparison.to_json())
     if not comparison.equal:
-        raise RunError(str(comparison))
+        raise RunError(f"{comparison}{_remedy(platform, experiment)}")
 
     def look(seen: jax.Array) -> None:
         found = check_seen(traced, mesh, seen)
@@ -223,6 +223,12 @@ def _calibration_warnings(
             f"sleeping by callback, not natively, which is less exact: {record['reason']}"
         )
     return warnings
+
+
+def _remedy(platform: str, experiment: Experiment) -> str:
+    if platform == "tpu" and experiment.padding != "tpu":
+        return "; TPUs keep a reduce-scatter only of parts that fill their tiles: --padding=tpu"
+    return ""
 
 
 def _everywhere(ok: bool) -> bool:

@@ -88,22 +88,27 @@ class Plan:
             f"published order has {min(w.p, w.microbatches)}; bubble {bubble:.1%}"
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as the `plan` of a record."""
-        return {
-            "experiment": self.experiment.to_dict(),
-            "collectives": [asdict(row) for row in self.rows],
-            "compute_s": {
-                "max": float(self.compute_s.max()),
-                "min": float(self.compute_s.min()),
-                "by_label": self.compute_by_label,
-            },
-            "memory": asdict(self.memory),
-            "schedule": self.schedule,
-            "global_batch": self.workload.global_batch,
-            "trace_s": self.trace_s,
-            "count_s": self.count_s,
-        }
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the plan as the `plan` of a record: what a rank needs for a step, a row each.
+
+        First the collectives (the fields of `Row`), then one row each of kind `compute` (seconds),
+        `memory` (bytes on a device) and, with a pipeline, `schedule` (as it is built).
+        """
+        rows: list[dict[str, Any]] = [asdict(row) for row in self.rows]
+        rows.append(
+            {
+                "id": "compute",
+                "kind": "compute",
+                "seconds": float(self.compute_s.max()),
+                "seconds_min": float(self.compute_s.min()),
+                "labels": self.compute_by_label,
+            }
+        )
+        rows.append({"id": "memory", "kind": "memory", **asdict(self.memory)})
+        rows[-1]["total_bytes"] = self.memory.total_bytes
+        if self.schedule:
+            rows.append({"id": "schedule", "kind": "schedule", "as_built": self.schedule})
+        return rows
 
 
 def wire_factor(kind: str, group_size: int) -> float:

@@ -58,8 +58,6 @@ _ENVIRONMENT = {
         "TPU_ACCELERATOR_TYPE": "v5litepod-8",
         "TPU_WORKER_HOSTNAMES": "localhost",
         "TPU_WORKER_ID": "0",
-        # Else a lock file lets only one process at a time load it, for the sake of the chips.
-        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
         # One process a machine may use the chips; any number may compile for none.
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     },

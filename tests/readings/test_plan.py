@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from jaxbench.experiment import Experiment
+from jaxbench.experiment import STRATEGY_AXES, Experiment
 from jaxbench.readings.plan import Plan, Row, plan_experiment, wire_factor
 from tests.cases import CASES, case, experiment
 
@@ -168,10 +168,14 @@ def test_deepseek_exchanges_in_moe_layers_only() -> None:
 def test_the_plan_is_json_and_free_of_nonsense(name: str) -> None:
     p = plan_experiment(case(name))
     document = json.loads(json.dumps(p.to_json(), allow_nan=False))
-    for entry in document["collectives"]:
+    by_kind = {row["kind"]: row for row in document}
+    parts = by_kind["compute"]["labels"].values()  # of the busiest rank for each label
+    assert max(parts, default=0) <= by_kind["compute"]["seconds"] <= sum(parts) * (1 + 1e-9)
+    assert by_kind["memory"]["total_bytes"] >= by_kind["memory"]["buffer_bytes"] > 0
+    assert ("schedule" in by_kind) == ("pipeline" in STRATEGY_AXES[p.experiment.strategy])
+    for entry in [row for row in document if "elements" in row]:
         assert entry["bytes_wire"] == pytest.approx(entry["bytes_logical"] * entry["wire_factor"])
         assert entry["elements"] <= entry["padded_elements"]
-    assert document["memory"]["buffer_bytes"] > 0
 
 
 def test_2048_ranks_cost_no_more_rows_than_8() -> None:
