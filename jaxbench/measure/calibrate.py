@@ -27,9 +27,9 @@ from jaxbench.payload.interface import Fit, Payload
 
 TOLERANCE = 0.05  # deviation of achieved from wanted time that is worth a warning
 
-CHAIN_S = 0.030  # computes are chained until a program is about this long,
+CHAIN_S = 0.100  # computes are chained until a program is about this long,
 CHAIN_LIMIT = 8  # but not more of them
-SAMPLING_S = 0.3  # time spent on the samples of one payload,
+SAMPLING_S = 0.6  # time spent on the samples of one payload,
 SAMPLES = (3, 15)  # within these numbers of them
 WARM_UPS = 2
 

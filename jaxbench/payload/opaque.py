@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 # No token and no value of a payload comes near it, and XLA cannot know that.
@@ -12,6 +13,20 @@ NEVER = 1e30
 def late(witness: jax.Array) -> jax.Array:
     """Return a bool scalar that is false, and known only once `witness` (one element) is."""
     return lax.reshape(witness, ()) > NEVER
+
+
+def empty_loop(token: jax.Array) -> jax.Array:
+    """Return `token` after a loop of zero trips, a number that XLA can't know.
+
+    On CPU a loop is what keeps collectives apart: without one, XLA would schedule all of them
+    first. Accelerators, where run-time trip counts cost a host transfer, have the ties' barriers.
+    """
+
+    def loop(token: jax.Array) -> jax.Array:
+        trips = late(token).astype(jnp.int32)
+        return unchanged(token, lax.fori_loop(0, trips, lambda _, x: x + 1, token))
+
+    return lax.platform_dependent(token, cpu=loop, default=lambda token: unchanged(token, token))
 
 
 def unchanged(token: jax.Array, witness: jax.Array) -> jax.Array:
