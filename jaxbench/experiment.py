@@ -30,6 +30,9 @@ from jaxbench.experiment_rules import find_faults, find_notes
 __all__ = ["AXES", "STRATEGY_AXES", "Experiment", "Mesh"]
 
 
+Delays = tuple[tuple[int, float], ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """What is run, on which mesh, as how much work, how often. Sizes are of the unscaled model.
@@ -74,6 +77,8 @@ class Experiment:
     payload: str = "auto"
     steps: int = 10
     warmup: int = 2
+    decompose: bool = True  # measure the variants too, not the full program only
+    inject_delay: Delays = ()  # (rank, seconds) of extra compute a step: stragglers on purpose
     seed: int = 0
     expect_devices: int | None = None
 
@@ -134,7 +139,8 @@ class Experiment:
     def to_dict(self) -> dict[str, Any]:
         """Return the experiment for a record: plain values, the mesh as {axis: size} in order."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "notes"}
-        return {**values, "mesh": dict(self.mesh), "axis_order": list(self.axis_order)}
+        lists = {name: list(map(_plain, values[name])) for name in ("axis_order", "inject_delay")}
+        return {**values, "mesh": dict(self.mesh), **lists}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Experiment:
@@ -142,8 +148,12 @@ class Experiment:
         known = {f.name for f in fields(cls)} - {"notes"}
         if faults := [unknown("experiment field", name, known) for name in record.keys() - known]:
             raise InputError(faults)
-        mesh, order = tuple(record["mesh"].items()), tuple(record["axis_order"])
-        return cls(**{**record, "mesh": mesh, "axis_order": order})
+        rebuilt = {
+            "mesh": tuple(record["mesh"].items()),
+            "axis_order": tuple(record["axis_order"]),
+            "inject_delay": tuple((rank, seconds) for rank, seconds in record["inject_delay"]),
+        }
+        return cls(**{**record, **rebuilt})
 
     def axis(self, name: str) -> int:
         """Return the size of a mesh axis."""
@@ -164,6 +174,7 @@ class Experiment:
             parts.append(f"time x {self.time_scale:g}")
         if self.size_scale != 1.0:
             parts.append(f"size x {self.size_scale:g}")
+        parts += [f"rank {rank} delayed by {s * 1e6:g} us" for rank, s in self.inject_delay]
         return ", ".join(parts)
 
 
@@ -196,6 +207,18 @@ def _read_float(text: str) -> float:
         raise ValueError("a number") from None
 
 
+def _read_delays(text: str) -> Delays:
+    pairs = [part.partition(":") for part in text.split(",")]
+    try:
+        return tuple((_read_int(rank.strip()), _read_float(us) * 1e-6) for rank, _, us in pairs)
+    except ValueError:
+        raise ValueError("rank:microseconds, as in 3:500 or 3:500,5:200") from None
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
 def _read_bool(text: str) -> bool:
     if text.lower() not in ("true", "false", "1", "0", "yes", "no"):
         raise ValueError("true or false")
@@ -210,5 +233,6 @@ _READERS: dict[str, Callable[[str], Any]] = {  # by a field's type
     "float": _read_float,
     "float | None": _read_float,
     "bool": _read_bool,
+    "Delays": _read_delays,
     "tuple[str, ...]": lambda text: tuple(part.strip() for part in text.split(",")),
 }

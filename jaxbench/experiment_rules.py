@@ -288,6 +288,19 @@ def peak_is_known(
         yield fault
 
 
+def delays_are_of_ranks(inject_delay: Any, devices: int) -> Iterator[str]:
+    """A delay is positive and of a rank of the mesh, one a rank."""
+    ranks = [rank for rank, _ in inject_delay]
+    for rank, seconds in inject_delay:
+        if not 0 <= rank < devices:
+            yield f"--inject_delay names rank {rank}; the ranks are 0 to {devices - 1}"
+        if not 0 < seconds < math.inf:
+            yield f"--inject_delay of rank {rank} is {seconds * 1e6:g} us; it must be above 0"
+        if ranks.count(rank) > 1:
+            yield f"--inject_delay names rank {rank} twice"
+            return
+
+
 RULES: tuple[Callable[..., Iterator[str]], ...] = (
     axes_are_used,
     mesh_has_the_devices,
@@ -305,6 +318,7 @@ RULES: tuple[Callable[..., Iterator[str]], ...] = (
     parameters_fill,
     backward_needs_forward,
     peak_is_known,
+    delays_are_of_ranks,
 )
 
 
@@ -339,7 +353,7 @@ def find_notes(values: Mapping[str, Any], given: Iterable[str]) -> list[str]:
     if values["backward_s"] is not None:
         reasons.append(("--backward_s", ("recompute",)))
     if values["payload"] == "none":
-        reasons.append(("--payload=none", ("time_scale",)))
+        reasons.append(("--payload=none", ("time_scale", "inject_delay")))
     notes += [
         f"--{name} has no effect beside {reason}"
         for reason, names in reasons

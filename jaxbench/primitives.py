@@ -18,6 +18,9 @@ from jax.interpreters import mlir
 # No value a program carries comes near it, and XLA cannot know that.
 _NEVER = 1e30
 
+# The scope that a payload's operations are lowered under is this word and the compute's label.
+COMPUTE_SCOPE = "compute"
+
 compute_p = Primitive("compute")
 tie_p = Primitive("tie")
 mark_p = Primitive("mark")
@@ -80,7 +83,12 @@ def _compute_lowering(ctx: Any, token: Any, *, seconds: float, label: str, paylo
             f"compute '{label}' ({seconds} s) has no payload; set one with "
             "jaxbench.payload.with_payload(jaxpr, choose) before lowering"
         )
-    return mlir.lower_fun(payload.apply, multiple_results=False)(ctx, token)
+
+    def apply(token: jax.Array) -> jax.Array:
+        with jax.named_scope(f"{COMPUTE_SCOPE} {label}"):  # a profile tells compute by it
+            return payload.apply(token)
+
+    return mlir.lower_fun(apply, multiple_results=False)(ctx, token)
 
 
 mlir.register_lowering(compute_p, _compute_lowering)

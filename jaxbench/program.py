@@ -10,7 +10,7 @@ overlap what follows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -305,6 +305,28 @@ def probe_positions(total: int, count: int | None) -> list[int]:
         return list(range(total))
     stride = (total - 1) // (count - 1)
     return [i * stride for i in range(count - 1)] + [total - 1]
+
+
+def rank_number(axes: Sequence[tuple[str, int]]) -> jax.Array:
+    """Return the rank being traced: its flat position in the mesh of (axis, size) pairs."""
+    rank = jnp.int32(0)
+    for axis, size in axes:
+        rank = rank * size + lax.axis_index(axis)
+    return rank
+
+
+def delayed(
+    program: Program, axes: Sequence[tuple[str, int]], delays: Sequence[tuple[int, float]]
+) -> Program:
+    """Return `program` with extra seconds of compute at the start of a step on some ranks."""
+
+    def step(rank: Rank) -> None:
+        number = rank_number(axes)
+        for late, seconds in delays:
+            rank.when(number == late, lambda r, s=seconds: r.compute(s, "injected delay"))
+        program.step(rank)
+
+    return replace(program, step=step) if delays else program
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,11 @@ class Workload:
         return self.experiment.microbatches
 
     @property
+    def bubble_slots(self) -> int:
+        """vM, the slots in which a stage works; it is idle in p-1 more of that length."""
+        return self.v * self.microbatches
+
+    @property
     def top_k(self) -> int:
         """k, experts a token is sent to."""
         e = self.experiment

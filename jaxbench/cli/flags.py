@@ -58,6 +58,8 @@ FLAGS: dict[str, Flag] = {
     "payload": Flag("what stands for compute: auto, matmul, sleep or none"),
     "steps": Flag("timed steps"),
     "warmup": Flag("steps before them, at least 2"),
+    "decompose": Flag("measure the variants that say where the time goes", boolean=True),
+    "inject_delay": Flag("extra compute of ranks a step, as in 3:500 (rank:microseconds)"),
     "seed": Flag("seed of everything random"),
     "expect_devices": Flag("fail unless JAX has exactly this many devices"),
     "runs": Flag("flagfiles to run in turn, as in tiny_dp,tiny_fsdp; other flags apply to each"),

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -16,41 +15,26 @@ from jaxbench.dtypes import find_dtype
 from jaxbench.errors import InputError, RunError
 from jaxbench.experiment import Experiment
 from jaxbench.jaxprs import equations
+from jaxbench.measure.agree import agree
 from jaxbench.measure.calibrate import Calibration, Check, calibrate
-from jaxbench.measure.host import environment
 from jaxbench.measure.memory import memory_fault
-from jaxbench.measure.metrics import metric
-from jaxbench.measure.record import append_record, make_record
-from jaxbench.measure.statistics import median
-from jaxbench.measure.timing import Timed, run_steps
+from jaxbench.measure.record import append_record
+from jaxbench.measure.run import Run, record_of
+from jaxbench.measure.timing import run_rounds
+from jaxbench.payload.interface import Payload
 from jaxbench.primitives import compute_p
 from jaxbench.program import Traced, trace
-from jaxbench.readings.build import Executable, compile_step, make_buffers, make_mesh
-from jaxbench.readings.compiled import compare
+from jaxbench.readings.build import compile_step, make_buffers, make_mesh
+from jaxbench.readings.compiled import Comparison, compare
 from jaxbench.readings.compiler_options import compiler_options
 from jaxbench.readings.hlo import collectives
-from jaxbench.readings.plan import Plan, build_program, plan_experiment, plan_traced
+from jaxbench.readings.plan import build_program, plan_experiment, plan_traced
+from jaxbench.readings.ranks import Ranks
+from jaxbench.readings.sites import find_sites
 from jaxbench.readings.values import check_all_values, check_seen
+from jaxbench.readings.variants import VARIANTS, payloads, variant, variant_fault
 
 CHECKED_LENGTHS = 2  # computes whose achieved time is verified, those that make up most of a step
-
-
-@dataclass
-class Run:
-    """One experiment on its way: what is known so far, for the record."""
-
-    experiment: Experiment
-    plan: Plan
-    mesh: Mesh
-    timed: Timed = field(default_factory=Timed)
-    executable: Executable | None = None
-    checks: dict[str, Any] = field(
-        default_factory=lambda: {"plan_equals_compiled": None, "values_ok": None}
-    )
-    calibration: dict[str, Any] | None = None
-    warnings: list[str] = field(default_factory=list)
-    partial: bool = True
-    failure: str | None = None
 
 
 class Calibrations:
@@ -92,7 +76,7 @@ def run_experiments(
         except RunError as error:
             run.failure = str(error)
         finally:
-            record = _record(run, command)
+            record = record_of(run, command)
             records.append(record)
             if jax.process_index() == 0:
                 append_record(out, record)
@@ -135,12 +119,26 @@ def _execute(run: Run, calibrations: Calibrations) -> None:
     run.calibration = calibration.to_dict(checks)
     run.warnings += _calibration_warnings(calibration, checks, run.calibration)
 
-    executable = compile_step(traced, mesh, lambda s, label: calibration.payload(s), options)
-    run.executable = executable
-    comparison = compare(run.plan.sites, collectives(executable.text, mesh.size))
-    run.checks.update(plan_equals_compiled=comparison.equal, compiled=comparison.to_json())
-    if not comparison.equal:
-        raise RunError(f"{comparison}{_remedy(platform, experiment)}")
+    def choose(seconds: float, label: str) -> Payload:
+        return calibration.payload(seconds)
+
+    wanted = list(VARIANTS) if experiment.decompose else ["full"]
+    compared: dict[str, Comparison] = {}
+    for name in wanted:
+        program_of = variant(traced, name)
+        built = compile_step(program_of, mesh, payloads(name, choose), options)
+        sites = find_sites(program_of.closed, Ranks(experiment.mesh))
+        compared[name] = compare(sites, collectives(built.text, mesh.size))
+        run.executables[name] = built
+        run.checks.update(
+            plan_equals_compiled=all(c.equal for c in compared.values()),
+            compiled={name: c.to_json() for name, c in compared.items()},
+        )
+        if not compared[name].equal:
+            which = "" if name == "full" else f"variant {name}: "
+            raise RunError(f"{which}{compared[name]}{_remedy(platform, experiment)}")
+        if fault := variant_fault(name, sites):
+            raise RunError(fault)
 
     def look(seen: jax.Array) -> None:
         found = check_seen(traced, mesh, seen)
@@ -148,60 +146,16 @@ def _execute(run: Run, calibrations: Calibrations) -> None:
         if not run.checks["values_ok"]:
             raise RunError("; ".join(found.faults) or "wrong values on another process")
 
-    run_steps(
-        executable.compiled,
+    run_rounds(
+        {name: built.compiled for name, built in run.executables.items()},
         make_buffers(program, mesh),
         warmup=experiment.warmup,
-        steps=experiment.steps,
+        rounds=experiment.steps,
+        seed=agree(experiment.seed),
         timed=run.timed,
         after_first=look,
     )
     run.partial = False
-
-
-def _record(run: Run, command: Sequence[str]) -> dict[str, Any]:
-    """Return the record of a run, whole or not."""
-    experiment, executable, timed = run.experiment, run.executable, run.timed
-    warnings = run.warnings + ([f"failed: {run.failure}"] if run.failure else [])
-    return make_record(
-        command=list(command),
-        seed=experiment.seed,
-        scales={"time_scale": experiment.time_scale, "size_scale": experiment.size_scale},
-        experiment=experiment.to_dict(),
-        environment=environment(_devices(run)),
-        plan=run.plan.to_json(),
-        checks=run.checks,
-        calibration=run.calibration,
-        timing={
-            "trace_s": run.plan.trace_s,
-            "lower_s": executable.lower_s if executable else None,
-            "compile_s": executable.compile_s if executable else None,
-            "first_call_s": timed.first_call_s,
-        },
-        samples={"full": [[seconds] for seconds in timed.samples_s]},
-        device_ready_s={"full": timed.ready_s},
-        metrics=_metrics(run),
-        warnings=warnings,
-        partial=run.partial,
-    )
-
-
-def _metrics(run: Run) -> dict[str, Any]:
-    """Return the metrics of a run from its samples; null where there are none."""
-    idle = run.calibration is not None and run.calibration["payload"] == "none"
-    step, compute_s = median(run.timed.samples_s), 0.0 if idle else float(run.plan.compute_s.max())
-    batch, n = run.plan.workload.global_batch, step.n
-
-    def derived(name: str, of: Any) -> dict[str, Any]:
-        low, high = sorted((of(step.ci_low), of(step.ci_high)), key=lambda v: (v is None, v or 0))
-        return metric(name, of(step.value), ci_low=low, ci_high=high, n=n)
-
-    return {
-        "step_s": derived("step_s", lambda s: s),
-        "compute_s": metric("compute_s", compute_s),
-        "exposed_s": derived("exposed_s", lambda s: None if s is None else s - compute_s),
-        "throughput": derived("throughput", lambda s: None if s is None else batch / s),
-    }
 
 
 def _lengths(traced: Traced) -> list[float]:

@@ -20,9 +20,18 @@ class Metric(NamedTuple):
 
 METRICS: dict[str, Metric] = {
     "step_s": Metric("s", "median over the timed steps of the slowest rank's time for one step"),
-    "compute_s": Metric("s", "compute of the busiest rank in a step, as wanted; 0 without payload"),
-    "exposed_s": Metric("s", "step_s - compute_s: what communication and the schedule add"),
+    "wanted_compute_s": Metric("s", "compute of the busiest rank in a step, as the plan has it"),
+    "exposed_s": Metric("s", "step_s less compute_s (or wanted_compute_s where not decomposed)"),
     "throughput": Metric("samples/s", "samples of the global batch divided by step_s"),
+    # The decomposition, from variants of the program; see decomposition.py
+    "compute_s": Metric("s", "median over devices of the step without collectives"),
+    "skew_s": Metric("s", "slowest device less the median one, without collectives"),
+    "bubble_s": Metric("s", "idle time of the pipeline schedule, in closed form from compute_s"),
+    "transfer_exposed_s": Metric("s", "full step less the one whose collectives carry 1 element"),
+    "latency_s": Metric("s", "the rest of the step whose collectives carry 1 element"),
+    "transfer_hidden_s": Metric("s", "transfer without compute less transfer_exposed_s"),
+    "communication_relevance": Metric("1", "(step - compute) / step: bubble and skew included"),
+    "communication_share": Metric("1", "(step - compute - bubble - skew) / step"),
 }
 
 

@@ -1,60 +1,76 @@
-"""The timed loop: a compiled step again and again, nothing else between two looks at the clock."""
+"""The timed loop: compiled steps in random order, nothing else between two looks at the clock."""
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+
+Step = Callable[..., Any]
 
 
 @dataclass
 class Timed:
     """What the loop has measured so far, in seconds; readable after an interruption.
 
-    `samples_s` are the timed steps of this process, `ready_s` for each of them when each of its
-    devices was done, from the start of the step. `seen` is what the last step returned last.
+    Per program: `samples_s` are the timed steps of this process, `ready_s` for each of them when
+    each of its devices was done, from the start of the step, `warmup_s` the steps before them.
+    `first_call_s` is the first step of all, `state` what the last step left.
     """
 
     first_call_s: float | None = None
-    warmup_s: list[float] = field(default_factory=list)
-    samples_s: list[float] = field(default_factory=list)
-    ready_s: list[list[float]] = field(default_factory=list)
-    seen: jax.Array | None = None
+    warmup_s: dict[str, list[float]] = field(default_factory=dict)
+    samples_s: dict[str, list[float]] = field(default_factory=dict)
+    ready_s: dict[str, list[list[float]]] = field(default_factory=dict)
+    state: Sequence[jax.Array] = ()
 
 
-def run_steps(
-    compiled: Callable[..., Any],
+def run_rounds(
+    programs: Mapping[str, Step],
     state: Sequence[jax.Array],
     *,
     warmup: int,
-    steps: int,
+    rounds: int,
+    seed: int,
     timed: Timed,
     after_first: Callable[[jax.Array], None] = lambda seen: None,
 ) -> None:
-    """Call `compiled(*state)` `warmup` times and then `steps` times, filling `timed`.
+    """Call every program `warmup` times, then `rounds` times in random order, filling `timed`.
 
-    Every call's state is the result of the one before (buffers are donated). `after_first` gets
-    what the first call returned last; if it raises, nothing is timed.
+    The programs share one state: each call's is the result of the one before (buffers are
+    donated). `after_first` gets what the first program's first call returned last; if it raises,
+    nothing is timed. `seed` decides the order, the same on every process.
     """
-    for number in range(warmup):
-        seconds, _, state, timed.seen = time_step(compiled, state)
-        if number == 0:
-            timed.first_call_s = seconds
-            after_first(timed.seen)
-        timed.warmup_s.append(seconds)
-    for _ in range(steps):
-        seconds, ready, state, timed.seen = time_step(compiled, state)
-        timed.samples_s.append(seconds)
-        timed.ready_s.append(ready)
+    order = random.Random(seed)
+    timed.state = state
+    for name, step in programs.items():
+        taken = timed.warmup_s.setdefault(name, [])
+        for _ in range(warmup):
+            seconds, _, timed.state, seen = time_step(step, timed.state)
+            taken.append(seconds)
+            if timed.first_call_s is None:
+                timed.first_call_s = seconds
+                after_first(seen)
+    for name in programs:
+        timed.samples_s[name], timed.ready_s[name] = [], []
+    for _ in range(rounds):
+        for name in order.sample(list(programs), len(programs)):
+            seconds, ready, timed.state, _ = time_step(programs[name], timed.state)
+            timed.samples_s[name].append(seconds)
+            timed.ready_s[name].append(ready)
 
 
 def time_step(
-    compiled: Callable[..., Any], state: Sequence[jax.Array]
+    compiled: Step, state: Sequence[jax.Array]
 ) -> tuple[float, list[float], Sequence[jax.Array], jax.Array]:
-    """Run one step to its end on all devices of this process."""
+    """Run one step to its end on all devices of this process.
+
+    Returns its seconds, when each device was ready, the state it leaves, and what was seen.
+    """
     start = time.perf_counter()
     results = compiled(*state)
     ready = []

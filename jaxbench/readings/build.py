@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import AxisType, Mesh, NamedSharding
 
@@ -17,7 +16,7 @@ from jaxbench.experiment import Experiment
 from jaxbench.fills import device_fill
 from jaxbench.payload import with_payload
 from jaxbench.payload.interface import Payload
-from jaxbench.program import Program, Traced, all_axes
+from jaxbench.program import Program, Traced, all_axes, rank_number
 
 
 @dataclass(frozen=True)
@@ -80,9 +79,7 @@ def make_buffers(program: Program, mesh: Mesh) -> list[jax.Array]:
     sharding, spec = NamedSharding(mesh, all_axes(mesh)), all_axes(mesh)
 
     def make() -> tuple[jax.Array, ...]:
-        rank = jnp.int32(0)
-        for axis, size in mesh.shape.items():
-            rank = rank * size + lax.axis_index(axis)
+        rank = rank_number(tuple(mesh.shape.items()))
         filled = (device_fill(rank, b.size.padded, b.dtype) for b in program.buffers.values())
         return jnp.zeros(1, jnp.float32), *filled
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxbench.dtypes import find_dtype
 from jaxbench.experiment import STRATEGY_AXES, Experiment
-from jaxbench.program import Program, Traced, abstract_mesh, trace
+from jaxbench.program import Program, Traced, abstract_mesh, delayed, trace
 from jaxbench.readings.counting import Counting
 from jaxbench.readings.memory import Memory, program_memory
 from jaxbench.readings.ranks import Ranks
@@ -78,7 +78,7 @@ class Plan:
         e, w = self.experiment, self.workload
         if "pipeline" not in STRATEGY_AXES[e.strategy]:
             return None
-        bubble = (w.p - 1) / (w.v * w.microbatches + w.p - 1)
+        bubble = (w.p - 1) / (w.bubble_slots + w.p - 1)
         if e.schedule == "gpipe":
             return f"gpipe; {w.microbatches} microbatches in flight; bubble {bubble:.1%}"
         inflight = min(2 * w.p - 1, w.microbatches)
@@ -126,7 +126,8 @@ def wire_factor(kind: str, group_size: int) -> float:
 def build_program(experiment: Experiment) -> tuple[Workload, Program]:
     """Return the workload and the program of an experiment."""
     workload = build_workload(experiment)
-    return workload, STRATEGIES[experiment.strategy](workload)
+    program = STRATEGIES[experiment.strategy](workload)
+    return workload, delayed(program, experiment.mesh, experiment.inject_delay)
 
 
 def plan_experiment(experiment: Experiment, platform: str = "cpu") -> Plan:

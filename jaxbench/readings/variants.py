@@ -33,7 +33,7 @@ from jaxbench.jaxprs import Equation, scan_counts
 from jaxbench.payload.interface import Payload
 from jaxbench.primitives import compute_p, mark_p, tie, tie_p
 from jaxbench.program import Traced, all_axes
-from jaxbench.readings.sites import KINDS, collective_axes
+from jaxbench.readings.sites import KINDS, Site, collective_axes
 from jaxbench.readings.walker import CALLS
 
 Choose = Callable[[float, str], Payload]
@@ -69,7 +69,7 @@ def variant(traced: Traced, name: str) -> Traced:
         # What follows a buffer comes from the token: one that were read would have to be copied.
         elements = [token, *((token + 1).astype(buffer.dtype) for buffer in buffers)]
         token, *results = follower.evaluate(body, [], elements)
-        seen = jnp.broadcast_to(results[-1], body.outvars[-1].aval.shape)
+        seen = jnp.broadcast_to(results[-1], _aval(body.outvars[-1]).shape)
         for result in results[:-1]:  # nothing that a buffer went through may be left out
             token = tie(token, result)
         return token, *buffers, seen
@@ -83,6 +83,20 @@ def variant(traced: Traced, name: str) -> Traced:
         check_vma=False,
     )
     return replace(traced, closed=jax.jit(step).trace(*traced.arguments).jaxpr)
+
+
+def variant_fault(name: str, sites: Sequence[Site]) -> str | None:
+    """Return how the collectives of a compiled variant contradict what the variant is."""
+    carries = VARIANTS[name].collectives
+    if carries == "none" and sites:
+        return f"variant {name} keeps {len(sites)} collectives; it must have none"
+    large = [site for site in sites if site.elements > site.group_size]
+    if carries == "element" and large:
+        return (
+            f"variant {name} sends {large[0].elements} elements by {large[0].kind} "
+            f"'{large[0].label}'; it must send one to a peer"
+        )
+    return None
 
 
 def payloads(name: str, choose: Choose) -> Choose:
@@ -104,8 +118,12 @@ def _element(value: jax.Array) -> jax.Array:
     return lax.slice(value, (0,) * value.ndim, (1,) * value.ndim).reshape(1)
 
 
+def _aval(variable: Any) -> jax.ShapeDtypeStruct:
+    return variable.aval
+
+
 def _is_floating(variable: Any) -> bool:
-    return jnp.issubdtype(variable.aval.dtype, jnp.floating)
+    return jnp.issubdtype(_aval(variable).dtype, jnp.floating)
 
 
 class _Follower:
@@ -122,7 +140,7 @@ class _Follower:
 
         def read(atom: Any) -> jax.Array:
             if isinstance(atom, Literal):
-                return _element(jnp.asarray(atom.val, atom.aval.dtype))
+                return _element(jnp.asarray(atom.val, _aval(atom).dtype))
             return values[atom]
 
         for eqn in jaxpr.eqns:
@@ -187,7 +205,7 @@ class _Follower:
 
     def _combined(self, eqn: Equation, operands: list[jax.Array]) -> jax.Array:
         """Return an element that depends on all operands, whatever the equation computes."""
-        dtype = eqn.outvars[0].aval.dtype
+        dtype = _aval(eqn.outvars[0]).dtype
         total = jnp.zeros(1, dtype)
         for operand in operands:
             if not jnp.issubdtype(operand.dtype, jnp.bool_) and operand.size:

@@ -6,50 +6,64 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxbench.table import print_table
-from jaxbench.units import format_rate, format_seconds
+from jaxbench.units import format_rate, format_seconds, format_share
 
-HEADER = (
-    "strategy",
-    "model",
-    "mesh",
-    "step",
-    "95 % CI",
-    "compute",
-    "exposed",
-    "throughput",
-    "plan = compiled",
-    "values ok",
-)
+HEADER = ("strategy", "model", "mesh", "step", "95 % CI", "compute")
+UNDIVIDED = ("exposed",)
+DIVIDED = ("bubble", "skew", "transfer", "latency", "hidden", "comm")
+END = ("throughput", "plan = compiled", "values ok")
+
+LEGEND = {
+    UNDIVIDED: "median step; exposed = step - compute of the busiest rank (bubble included)",
+    DIVIDED: "median step = compute + bubble + skew + transfer + latency; "
+    "comm = (transfer + latency) / step; hidden = transfer behind compute",
+}
 
 
 def print_runs(records: Sequence[Mapping[str, Any]]) -> None:
-    """Print the records as a table, then what there is to warn about."""
-    title = "median step; exposed = step - compute of the busiest rank (bubble included)"
-    header, rows = HEADER, [_row(record) for record in records]
+    """Print the records as a table, then what there is to warn about.
+
+    Where a run was decomposed into variants, the table has the parts of the step.
+    """
+    divided = any(record["metrics"]["compute_s"]["value"] is not None for record in records)
+    middle = DIVIDED if divided else UNDIVIDED
+    header = (*HEADER, *middle, *END)
+    rows = [_row(record, divided) for record in records]
     if any(_scales(record) for record in records):
-        header = (*HEADER, "scaled")
+        header = (*header, "scaled")
         rows = [(*row, _scales(record)) for row, record in zip(rows, records, strict=True)]
-    print_table(header, rows, title=title)
+    print_table(header, rows, title=LEGEND[middle])
     for record in records:
-        who = " ".join(_row(record)[:3])
         for warning in record["warnings"]:
-            print(f"warning: {who}: {warning}")
+            print(f"warning: {' '.join(_who(record))}: {warning}")
 
 
-def _row(record: Mapping[str, Any]) -> tuple[str, ...]:
-    experiment, metrics, checks = record["experiment"], record["metrics"], record["checks"]
-    step = metrics["step_s"]
+def _who(record: Mapping[str, Any]) -> tuple[str, str, str]:
+    experiment = record["experiment"]
     mesh = ",".join(f"{axis}={size}" for axis, size in experiment["mesh"].items() if size > 1)
-    low, high = step["ci_low"], step["ci_high"]
-    interval = "-" if low is None else f"{format_seconds(low)} .. {format_seconds(high)}"
+    return experiment["strategy"], experiment["model"], mesh or "1 device"
+
+
+def _row(record: Mapping[str, Any], divided: bool) -> tuple[str, ...]:
+    metrics, checks = record["metrics"], record["checks"]
+    low, high = metrics["step_s"]["ci_low"], metrics["step_s"]["ci_high"]
+
+    def seconds(name: str) -> str:
+        return format_seconds(metrics[name]["value"])
+
+    compute, parts = "compute_s", ["exposed_s"]
+    if divided:
+        parts = ["bubble_s", "skew_s", "transfer_exposed_s", "latency_s", "transfer_hidden_s"]
+    else:
+        compute = "wanted_compute_s"
+    share = (format_share(metrics["communication_share"]["value"]),) if divided else ()
     return (
-        experiment["strategy"],
-        experiment["model"],
-        mesh or "1 device",
-        format_seconds(step["value"]),
-        interval,
-        format_seconds(metrics["compute_s"]["value"]),
-        format_seconds(metrics["exposed_s"]["value"]),
+        *_who(record),
+        seconds("step_s"),
+        "-" if low is None else f"{format_seconds(low)} .. {format_seconds(high)}",
+        seconds(compute),
+        *map(seconds, parts),
+        *share,
         format_rate(metrics["throughput"]["value"], "samples"),
         _verdict(checks["plan_equals_compiled"]),
         _verdict(checks["values_ok"]),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxbench.measure.timing import Timed, run_steps
+from jaxbench.measure.timing import Timed, run_rounds
 
 
 class Counter:
@@ -20,15 +22,40 @@ class Counter:
         return state + 1, state
 
 
-def test_every_step_continues_the_one_before() -> None:
-    step, timed = Counter(), Timed()
-    run_steps(step, [jnp.zeros(1)], warmup=2, steps=5, timed=timed)
-    assert step.calls == 7
-    assert timed.seen is not None and timed.seen.tolist() == [6.0]
-    assert len(timed.samples_s) == len(timed.ready_s) == 5 and len(timed.warmup_s) == 2
-    assert timed.first_call_s == timed.warmup_s[0]
-    for seconds, ready in zip(timed.samples_s, timed.ready_s, strict=True):
-        assert 0 < ready[0] <= seconds
+def test_every_step_continues_the_one_before_and_every_round_has_every_program() -> None:
+    steps, timed = {"full": Counter(), "sync_only": Counter()}, Timed()
+    run_rounds(steps, [jnp.zeros(1)], warmup=2, rounds=5, seed=0, timed=timed)
+    assert [step.calls for step in steps.values()] == [7, 7]
+    assert timed.state[0].tolist() == [14.0]
+    for name in steps:
+        assert len(timed.samples_s[name]) == len(timed.ready_s[name]) == 5
+        assert len(timed.warmup_s[name]) == 2
+        for seconds, ready in zip(timed.samples_s[name], timed.ready_s[name], strict=True):
+            assert 0 < ready[0] <= seconds
+    assert timed.first_call_s == timed.warmup_s["full"][0]
+
+
+def order_of(seed: int) -> list[str]:
+    called: list[str] = []
+
+    def program(name: str) -> Callable[..., tuple[jax.Array, jax.Array]]:
+        def step(state: jax.Array) -> tuple[jax.Array, jax.Array]:
+            called.append(name)
+            return state, state
+
+        return step
+
+    programs = {name: program(name) for name in "abc"}
+    run_rounds(programs, [jnp.zeros(1)], warmup=0, rounds=20, seed=seed, timed=Timed())
+    return called
+
+
+def test_the_order_is_random_by_seed_and_the_same_everywhere() -> None:
+    one = order_of(1)
+    assert one == order_of(1) != order_of(2)
+    rounds = [one[i : i + 3] for i in range(0, 60, 3)]
+    assert all(sorted(taken) == ["a", "b", "c"] for taken in rounds)
+    assert len({tuple(taken) for taken in rounds}) > 3
 
 
 def test_a_failed_check_of_the_first_call_leaves_nothing_timed() -> None:
@@ -37,8 +64,16 @@ def test_a_failed_check_of_the_first_call_leaves_nothing_timed() -> None:
 
     step, timed = Counter(), Timed()
     with pytest.raises(ValueError, match="wrong"):
-        run_steps(step, [jnp.zeros(1)], warmup=2, steps=5, timed=timed, after_first=refuse)
-    assert step.calls == 1 and timed.samples_s == []
+        run_rounds(
+            {"full": step},
+            [jnp.zeros(1)],
+            warmup=2,
+            rounds=5,
+            seed=0,
+            timed=timed,
+            after_first=refuse,
+        )
+    assert step.calls == 1 and timed.samples_s == {}
 
 
 def test_an_interruption_keeps_what_was_measured() -> None:
@@ -50,5 +85,5 @@ def test_an_interruption_keeps_what_was_measured() -> None:
         return step(state)
 
     with pytest.raises(KeyboardInterrupt):
-        run_steps(interrupted, [jnp.zeros(1)], warmup=2, steps=50, timed=timed)
-    assert len(timed.samples_s) == 2
+        run_rounds({"full": interrupted}, [jnp.zeros(1)], warmup=2, rounds=50, seed=0, timed=timed)
+    assert len(timed.samples_s["full"]) == 2

@@ -1,0 +1,104 @@
+"""One experiment on its way to a record: what is known so far, and the record made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jax.sharding import Mesh
+
+from jaxbench.experiment import Experiment
+from jaxbench.measure import decomposition
+from jaxbench.measure.host import environment
+from jaxbench.measure.metrics import metric
+from jaxbench.measure.record import make_record
+from jaxbench.measure.statistics import median
+from jaxbench.measure.timing import Timed
+from jaxbench.readings.build import Executable
+from jaxbench.readings.plan import Plan
+from jaxbench.readings.variants import VARIANTS
+
+
+@dataclass
+class Run:
+    """One experiment on its way: what is known so far, for the record."""
+
+    experiment: Experiment
+    plan: Plan
+    mesh: Mesh
+    timed: Timed = field(default_factory=Timed)
+    executables: dict[str, Executable] = field(default_factory=dict)
+    checks: dict[str, Any] = field(
+        default_factory=lambda: {"plan_equals_compiled": None, "values_ok": None}
+    )
+    calibration: dict[str, Any] | None = None
+    warnings: list[str] = field(default_factory=list)
+    partial: bool = True
+    failure: str | None = None
+
+
+def record_of(run: Run, command: Sequence[str]) -> dict[str, Any]:
+    """Return the record of a run, whole or not."""
+    experiment, timed = run.experiment, run.timed
+    executable = run.executables.get("full")
+    metrics = _metrics(run)
+    warnings = run.warnings + decomposition.warnings(metrics)
+    if run.failure:
+        warnings.append(f"failed: {run.failure}")
+    return make_record(
+        command=list(command),
+        seed=experiment.seed,
+        scales={"time_scale": experiment.time_scale, "size_scale": experiment.size_scale},
+        experiment=experiment.to_dict(),
+        environment=environment(list(run.mesh.devices.flat)),
+        plan=run.plan.to_json(),
+        checks=run.checks,
+        calibration=run.calibration,
+        timing={
+            "trace_s": run.plan.trace_s,
+            "lower_s": executable.lower_s if executable else None,
+            "compile_s": executable.compile_s if executable else None,
+            "first_call_s": timed.first_call_s,
+        },
+        samples=_samples(run),
+        device_ready_s=timed.ready_s,
+        metrics=metrics,
+        warnings=warnings,
+        partial=run.partial,
+    )
+
+
+def _samples(run: Run) -> dict[str, list[list[float]]]:
+    """Return {variant: [rounds][processes]} seconds."""
+    return {name: [[s] for s in taken] for name, taken in run.timed.samples_s.items()}
+
+
+def _metrics(run: Run) -> dict[str, Any]:
+    """Return the metrics of a run from its samples; null where there are none."""
+    idle = run.calibration is not None and run.calibration["payload"] == "none"
+    wanted_s = 0.0 if idle else float(run.plan.compute_s.max())
+    samples, w = _samples(run), run.plan.workload
+    rounds = min((len(taken) for taken in samples.values()), default=0)
+    parts = decomposition.none()
+    if rounds and set(samples) == set(VARIANTS):
+        parts = decomposition.decompose(samples, run.timed.ready_s, (w.p - 1) / w.bubble_slots)
+    step = median([max(processes) for processes in samples.get("full", [])])
+    compute_s = parts["compute_s"]["value"]
+    if compute_s is None:
+        compute_s = wanted_s
+
+    def derived(name: str, of: Callable[[float], float]) -> dict[str, Any]:
+        value = None if step.value is None else of(step.value)
+        if step.ci_low is None or step.ci_high is None:
+            return metric(name, value, n=step.n)
+        low, high = sorted((of(step.ci_low), of(step.ci_high)))
+        return metric(name, value, ci_low=low, ci_high=high, n=step.n)
+
+    return {
+        "step_s": derived("step_s", lambda s: s),
+        "wanted_compute_s": metric("wanted_compute_s", wanted_s),
+        "exposed_s": derived("exposed_s", lambda s: s - compute_s),
+        "throughput": derived("throughput", lambda s: w.global_batch / s),
+        **parts,
+    }
