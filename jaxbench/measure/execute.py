@@ -153,6 +153,7 @@ def _execute(run: Run, calibrations: Calibrations) -> None:
         rounds=experiment.steps,
         seed=agree(experiment.seed),
         timed=run.timed,
+        watched=("compute_only",),
         after_first=look,
     )
     run.partial = False

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 
 Step = Callable[..., Any]
+
+LOOK_S = 20e-6  # asked for between two looks; about 80 us pass, little beside a skew
 
 
 @dataclass
@@ -37,13 +39,15 @@ def run_rounds(
     rounds: int,
     seed: int,
     timed: Timed,
+    watched: Collection[str] = (),
     after_first: Callable[[jax.Array], None] = lambda seen: None,
 ) -> None:
     """Call every program `warmup` times, then `rounds` times in random order, filling `timed`.
 
     The programs share one state: each call's is the result of the one before (buffers are
     donated). `after_first` gets what the first program's first call returned last; if it raises,
-    nothing is timed. `seed` decides the order, the same on every process.
+    nothing is timed. `seed` decides the order, the same on every process. Of the `watched`
+    programs it is found out when each device is ready; others are waited for device by device.
     """
     order = random.Random(seed)
     timed.state = state
@@ -59,23 +63,44 @@ def run_rounds(
         timed.samples_s[name], timed.ready_s[name] = [], []
     for _ in range(rounds):
         for name in order.sample(list(programs), len(programs)):
-            seconds, ready, timed.state, _ = time_step(programs[name], timed.state)
+            watch = name in watched
+            seconds, ready, timed.state, _ = time_step(programs[name], timed.state, watch=watch)
             timed.samples_s[name].append(seconds)
             timed.ready_s[name].append(ready)
 
 
 def time_step(
-    compiled: Step, state: Sequence[jax.Array]
+    compiled: Step, state: Sequence[jax.Array], *, watch: bool = False
 ) -> tuple[float, list[float], Sequence[jax.Array], jax.Array]:
     """Run one step to its end on all devices of this process.
 
-    Returns its seconds, when each device was ready, the state it leaves, and what was seen.
+    Returns its seconds, when each device was ready, the state it leaves, and what was seen. Unless
+    `watch` is set, devices are waited for in order, so that one behind a slower one seems as slow:
+    right where collectives end them together, and the least that can be added to a step.
     """
     start = time.perf_counter()
     results = compiled(*state)
-    ready = []
-    for shard in results[0].addressable_shards:
-        shard.data.block_until_ready()
-        ready.append(time.perf_counter() - start)
+    shards = [shard.data for shard in results[0].addressable_shards]
+    if watch:
+        ready = watch_shards(shards, start)
+    else:
+        ready = []
+        for shard in shards:
+            shard.block_until_ready()
+            ready.append(time.perf_counter() - start)
     jax.block_until_ready(results)
     return time.perf_counter() - start, ready, results[:-1], results[-1]
+
+
+def watch_shards(shards: Sequence[Any], start: float) -> list[float]:
+    """Return when each shard became ready, in seconds from `start`, by looking again and again."""
+    ready = dict.fromkeys(range(len(shards)), 0.0)
+    waiting = list(ready)
+    while waiting:
+        now = time.perf_counter() - start
+        done = {index for index in waiting if shards[index].is_ready()}
+        ready.update(dict.fromkeys(done, now))
+        waiting = [index for index in waiting if index not in done]
+        if waiting and not done:
+            time.sleep(LOOK_S)
+    return list(ready.values())

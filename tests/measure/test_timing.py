@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxbench.measure.timing import Timed, run_rounds
+from jaxbench.measure.timing import Timed, run_rounds, watch_shards
 
 
 class Counter:
@@ -87,3 +88,19 @@ def test_an_interruption_keeps_what_was_measured() -> None:
     with pytest.raises(KeyboardInterrupt):
         run_rounds({"full": interrupted}, [jnp.zeros(1)], warmup=2, rounds=50, seed=0, timed=timed)
     assert len(timed.samples_s["full"]) == 2
+
+
+class Late:
+    """A shard that becomes ready at a given time from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self.at = time.perf_counter() + seconds
+
+    def is_ready(self) -> bool:
+        return time.perf_counter() >= self.at
+
+
+def test_a_late_device_does_not_make_those_behind_it_late() -> None:
+    start = time.perf_counter()
+    ready = watch_shards([Late(0.01), Late(0.05), Late(0.01)], start)
+    assert ready[1] >= 0.05 > max(ready[0], ready[2]) >= 0.01
