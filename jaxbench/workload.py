@@ -15,7 +15,8 @@ from jaxbench.catalog.hardware import find_hardware
 from jaxbench.catalog.models import find_model
 from jaxbench.catalog.shape import Model
 from jaxbench.experiment import Experiment
-from jaxbench.program import DATA, EXPERT, FSDP, LANES, PIPELINE, TENSOR, Size
+from jaxbench.program import Size
+from jaxbench.rank import DATA, EXPERT, FSDP, LANES, PIPELINE, TENSOR
 from jaxbench.timing_model import ModelTimes, experts_per_token, model_times
 
 

@@ -10,3 +10,9 @@ import jax
 
 jax.config.update("jax_num_cpu_devices", 12)
 jax.config.update("jax_platforms", "cpu")
+
+from hypothesis import settings
+
+# A slow machine isn't a wrong result: no test has a deadline.
+settings.register_profile("jaxbench", deadline=None)
+settings.load_profile("jaxbench")

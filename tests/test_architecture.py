@@ -19,6 +19,7 @@ LAYERS: list[set[str]] = [
     {"experiment_rules"},
     {"experiment"},
     {"jaxprs", "primitives", "fills"},
+    {"rank"},
     {"program"},
     {"workload"},
     {"costs", "topology"},

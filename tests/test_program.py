@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jaxbench.fills import device_fill, fill_value, modulus
 from jaxbench.jaxprs import equations, replace_equations
 from jaxbench.primitives import compute, compute_p, mark, tie, tie_by_element
-from jaxbench.program import probe, probe_positions
+from jaxbench.rank import probe, probe_positions
 
 DTYPES = ["float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"]
 

@@ -16,7 +16,8 @@ from jaxbench.experiment import Experiment
 from jaxbench.fills import device_fill
 from jaxbench.payload import with_payload
 from jaxbench.payload.interface import Payload
-from jaxbench.program import Program, Traced, all_axes, rank_number
+from jaxbench.program import Program, Traced, all_axes
+from jaxbench.rank import rank_number
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ the step ends when all buckets are reduced
 
 from __future__ import annotations
 
-from jaxbench.program import DATA, Buffer, Program, Rank
+from jaxbench.program import Buffer, Program
+from jaxbench.rank import DATA, Rank
 from jaxbench.workload import Workload, split
 
 

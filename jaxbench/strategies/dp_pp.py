@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import jax
 
-from jaxbench.program import DATA, Buffer, Program, Rank
+from jaxbench.program import Buffer, Program
+from jaxbench.rank import DATA, Rank
 from jaxbench.strategies.schedules import at_stage, run_schedule
 from jaxbench.workload import Workload
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import jax
 
-from jaxbench.program import DATA, EXPERT, Buffer, Program, Rank
+from jaxbench.program import Buffer, Program
+from jaxbench.rank import DATA, EXPERT, Rank
 from jaxbench.strategies.schedules import Layer, run_layers, run_schedule
 from jaxbench.workload import Workload
 

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import jax
 
-from jaxbench.program import DATA, TENSOR, Buffer, Program, Rank
+from jaxbench.program import Buffer, Program
+from jaxbench.rank import DATA, TENSOR, Rank
 from jaxbench.strategies.schedules import Layer, run_layers, run_schedule
 from jaxbench.workload import Workload
 

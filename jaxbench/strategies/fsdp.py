@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import jax
 
-from jaxbench.program import DATA, FSDP, Buffer, Program, Rank
+from jaxbench.program import Buffer, Program
+from jaxbench.rank import DATA, FSDP, Rank
 from jaxbench.workload import Workload, split
 
 

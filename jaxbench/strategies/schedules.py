@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxbench.program import PIPELINE, Rank
+from jaxbench.rank import PIPELINE, Rank
 from jaxbench.workload import Workload
 
 # work(rank, virtual): what a rank does for one microbatch; `virtual` is its place in the model.

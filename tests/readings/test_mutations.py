@@ -12,7 +12,8 @@ from jax.interpreters import mlir
 
 from jaxbench import primitives
 from jaxbench.payload.matmul import Matmul
-from jaxbench.program import Rank, trace
+from jaxbench.program import trace
+from jaxbench.rank import Rank
 from jaxbench.readings.build import Executable, compile_step, make_buffers
 from jaxbench.readings.compiled import Comparison, compare
 from jaxbench.readings.compiler_options import compiler_options
