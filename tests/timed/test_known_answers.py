@@ -1,0 +1,80 @@
+"""The decomposition of steps whose parts are known beforehand: run as a user would, and timed.
+
+Nothing else may run meanwhile: `scripts/test` runs these by themselves, after all others.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxbench.measure.record import read_records
+
+pytestmark = pytest.mark.timed
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    """Return a function: run a flagfile with more flags, and return what it measured by name."""
+
+    def measure(flagfile: str, *flags: str) -> dict[str, float]:
+        command = [sys.executable, "-m", "jaxbench", "run", f"--flagfile=flags/{flagfile}.flags"]
+        done = subprocess.run(
+            [*command, "--steps=12", *flags, f"--out={tmp_path}"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        records, _ = read_records(tmp_path)
+        metrics = records[-1]["metrics"]
+        low = {f"{name}_low": m["ci_low"] for name, m in metrics.items()}
+        return {name: m["value"] for name, m in metrics.items()} | low
+
+    return measure
+
+
+def test_a_straggler_is_skew(run: Any) -> None:
+    found = run("tiny_dp", "--inject_delay=3:8000")
+    assert found["skew_s"] == pytest.approx(0.008, rel=0.10)
+    assert found["compute_s"] == pytest.approx(0.060, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "share"),
+    [(("--schedule=gpipe",), 3 / 7), (("--schedule=interleaved", "--chunks=2"), 3 / 11)],
+)
+def test_a_pipeline_without_messages_shows_its_bubble(
+    run: Any, schedule: tuple[str, ...], share: float
+) -> None:
+    flags = ("--size_scale=0.0001", "--forward_s=0.2", "--backward_s=0.4", *schedule)
+    found = run("tiny_dp_pp", *flags)
+    idle = 1 - (found["compute_s"] + found["skew_s"]) / found["step_s"]
+    assert idle == pytest.approx(share, abs=0.03)
+    assert found["bubble_s"] / found["step_s"] == pytest.approx(share, abs=0.03)
+    assert abs(found["transfer_exposed_s"]) < 0.03 * found["step_s"]
+
+
+def test_communication_hides_behind_long_compute(run: Any) -> None:
+    """The first of two buckets travels during the second's backward, the second can't hide."""
+    found = run("tiny_dp", "--buckets=2", "--forward_s=0.05", "--backward_s=0.2", "--size_scale=16")
+    assert found["transfer_hidden_s_low"] > 0
+    total = found["transfer_hidden_s"] + found["transfer_exposed_s"]
+    assert found["transfer_hidden_s"] > 0.3 * total
+
+
+def test_larger_messages_are_more_transfer_and_the_same_compute(run: Any) -> None:
+    small, large = (
+        run("tiny_dp_pp_tp", f"--size_scale={scale}", "--forward_s=0.08", "--backward_s=0.16")
+        for scale in (4, 16)
+    )
+    assert large["transfer_exposed_s"] > 2 * small["transfer_exposed_s"]
+    assert large["compute_s"] == pytest.approx(small["compute_s"], rel=0.05)
