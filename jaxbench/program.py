@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 
+from jaxbench.fills import modulus
 from jaxbench.rank import PROBED, Rank, rank_number
 
 
@@ -41,13 +42,19 @@ class Buffer:
 class Program:
     """A strategy with its numbers filled in: the buffers of a rank and what it does in a step.
 
-    `messages` gives the `Size` behind a collective's label where that isn't a whole buffer.
+    `messages` gives the `Size` behind a collective's label where that isn't a whole buffer,
+    `sent_dtypes` the dtypes of messages beside those of the buffers.
     """
 
     name: str
     buffers: Mapping[str, Buffer]
     step: Callable[[Rank], None]
     messages: Mapping[str, Size] = field(default_factory=dict)
+    sent_dtypes: tuple[str, ...] = ()
+
+    def fill_modulus(self, ranks: int) -> int:
+        """Return the modulus that the buffers are filled with on a mesh of `ranks`."""
+        return modulus({*self.sent_dtypes, *(b.dtype for b in self.buffers.values())}, ranks)
 
     def size_of(self, label: str) -> Size | None:
         """Return the size behind the collective labelled `label`, if the strategy stated it."""

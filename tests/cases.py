@@ -19,6 +19,15 @@ MOE = {**SMALL, "model": "tiny_moe"}
 
 CASES: dict[str, dict[str, Any]] = {
     "dp-1": {"strategy": "dp", "mesh": "data=1", "buckets": 3},
+    "dp-e4m3": {"strategy": "dp", "mesh": "data=12", "buckets": 2, "dtype": "float8_e4m3fn"},
+    "fsdp-e4m3-grads": {
+        "strategy": "fsdp",
+        "mesh": "data=2,fsdp=3",
+        "units": 2,
+        "dtype": "float16",
+        "grad_dtype": "float8_e4m3fn",
+    },
+    "fsdp-1": {"strategy": "fsdp", "mesh": "fsdp=1", "units": 2},
     "dp-3": {"strategy": "dp", "mesh": "data=3", "buckets": 7},
     "dp-8": {"strategy": "dp", "mesh": "data=8", "buckets": 4},
     "dp-12-bf16": {"strategy": "dp", "mesh": "data=12", "buckets": 2, "dtype": "bfloat16"},

@@ -39,17 +39,23 @@ def test_a_probe_of_an_array_beyond_32_bits_is_traced_with_its_real_bounds() -> 
 @pytest.mark.parametrize("elements", [1, 2, 63, 1000])
 def test_device_and_reference_fill_alike(dtype: str, elements: int) -> None:
     for rank in (0, 1, 7, 200):
-        made = device_fill(jnp.int32(rank), elements, dtype)
+        m = modulus([dtype], 8)
+        made = device_fill(jnp.int32(rank), elements, dtype, m)
         assert made.dtype == dtype and made.shape == (elements,)
-        wanted = fill_value(np.array(rank), np.arange(elements), dtype)
+        wanted = fill_value(np.array(rank), np.arange(elements), m)
         assert np.asarray(made).astype(np.float64).tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_fills_are_exact_and_never_zero(dtype: str) -> None:
-    values = fill_value(np.array(3), np.arange(2 * modulus(dtype)), dtype)
+@pytest.mark.parametrize("ranks", [1, 8, 200, 2048])
+def test_fills_are_exact_never_zero_and_so_are_their_sums(dtype: str, ranks: int) -> None:
+    m = modulus([dtype, "float32"], ranks)
+    values = fill_value(np.array(3), np.arange(2 * m), m)
     assert values.min() >= 1
     assert np.asarray(jnp.asarray(values, dtype)).astype(np.float64).tolist() == values.tolist()
+    largest = np.asarray(jnp.asarray(float(m * min(ranks, 448)), dtype)).astype(np.float64)
+    assert np.isfinite(largest)
+    assert m > 1 or m * ranks > 100
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "int8"])

@@ -26,16 +26,27 @@ def main(words: Sequence[str]) -> int:
     """Run the experiments; return 0 if all are done and their checks passed."""
     command = read_command("run", words, FLAGS)
     out = command.values["out"]
-    if faults := command.faults + writable_faults(out):
+    faults = command.faults + writable_faults(out)
+    if command.faults:
         raise InputError(faults)
 
     from jaxbench.launch.start import start
 
     experiments = [experiment for _, experiment in command.experiments]
     expected = [e.expect_devices for e in experiments if e.expect_devices is not None]
-    start(max(experiment.devices for experiment in experiments), expected)
+    try:
+        start(max(experiment.devices for experiment in experiments), expected)
+    except InputError as error:
+        faults += error.faults
 
     import jax
+
+    from jaxbench.measure.agree import everywhere
+    from jaxbench.measure.machine import machine_faults
+
+    faults += machine_faults(experiments, jax.devices())
+    if not everywhere(not faults):
+        raise InputError(faults or "refused by another process, which says why")
 
     from jaxbench.measure.execute import run_experiments
     from jaxbench.report.run_table import print_runs

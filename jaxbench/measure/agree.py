@@ -22,3 +22,12 @@ def agree(value: Number) -> Number:
     wide = np.array([value], np.int64 if isinstance(value, int) else np.float64)
     received = multihost_utils.broadcast_one_to_all(wide.view(np.uint32))
     return type(value)(np.asarray(received, np.uint32).view(wide.dtype)[0])
+
+
+def everywhere(ok: bool) -> bool:
+    """Return whether `ok` holds on every process; every process must call it."""
+    if jax.process_count() == 1:
+        return ok
+    from jax.experimental import multihost_utils
+
+    return bool(np.asarray(multihost_utils.process_allgather(np.array([ok]))).all())

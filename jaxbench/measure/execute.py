@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -11,13 +10,12 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from jaxbench.dtypes import find_dtype
-from jaxbench.errors import InputError, RunError
+from jaxbench.errors import RunError
 from jaxbench.experiment import Experiment
 from jaxbench.jaxprs import equations
-from jaxbench.measure.agree import agree
+from jaxbench.measure.agree import agree, everywhere
 from jaxbench.measure.calibrate import Calibration, Check, calibrate
-from jaxbench.measure.memory import memory_fault
+from jaxbench.measure.machine import choose_payload
 from jaxbench.measure.record import append_record
 from jaxbench.measure.run import Run, record_of
 from jaxbench.measure.timing import run_rounds
@@ -57,16 +55,13 @@ def run_experiments(
 ) -> list[dict[str, Any]]:
     """Run experiments in turn, append a record for each to `out`, and return the records.
 
-    The backend must have been started (`jaxbench.launch.start`) with enough devices. All memory
-    faults are told (InputError) before anything is run. A run whose checks fail is recorded as
-    `partial` with what was wrong among its warnings, and the others go on.
+    The backend must have been started (`jaxbench.launch.start`) with enough devices, and
+    `machine_faults` asked. A run that fails is recorded as `partial` with what was wrong among its
+    warnings, and the others go on.
     """
     devices = jax.devices()
     platform = devices[0].platform
     runs = [Run(e, plan_experiment(e, platform), make_mesh(e, devices)) for e in experiments]
-    faults = [memory_fault(_needed_bytes(r), _devices(r), r.experiment.describe()) for r in runs]
-    if told := [fault for fault in faults if fault]:
-        raise InputError(told)
     calibrations = Calibrations()
     records = []
     for run in runs:
@@ -75,6 +70,11 @@ def run_experiments(
             _execute(run, calibrations)
         except RunError as error:
             run.failure = str(error)
+        except Exception as error:  # of JAX or the system: it costs this run only
+            run.failure = f"{type(error).__name__}: {error}"
+        except BaseException:
+            run.failure = "interrupted"
+            raise
         finally:
             record = record_of(run, command)
             records.append(record)
@@ -83,14 +83,6 @@ def run_experiments(
         if run.failure:
             _say(f"failed: {run.failure}")
     return records
-
-
-def choose_payload(experiment: Experiment, mesh: Mesh) -> str:
-    """Resolve the payload 'auto': matmul, but sleep where virtual devices outnumber the cores."""
-    if experiment.payload != "auto":
-        return experiment.payload
-    on_cpu = mesh.devices.flat[0].platform == "cpu"
-    return "sleep" if on_cpu and mesh.size > len(os.sched_getaffinity(0)) else "matmul"
 
 
 def _execute(run: Run, calibrations: Calibrations) -> None:
@@ -107,12 +99,12 @@ def _execute(run: Run, calibrations: Calibrations) -> None:
     run.plan = plan_traced(experiment, workload, traced, trace_s, platform)
 
     values = check_all_values(experiment, mesh, options)
-    run.checks.update(values_ok=_everywhere(values.ok), values=values.to_json())
+    run.checks.update(values_ok=everywhere(values.ok), values=values.to_json())
     if not run.checks["values_ok"]:
-        raise RunError("; ".join(values.faults) or "wrong values on another process")
+        raise RunError("; ".join(values.faults) or "wrong values, on another process only")
 
     calibration = calibrations.get(
-        mesh, choose_payload(experiment, mesh), experiment.dtype, experiment.seed
+        mesh, choose_payload(experiment, platform), experiment.dtype, experiment.seed
     )
     lengths = [] if calibration.name == "none" else _lengths(traced)
     checks = [calibration.check(seconds) for seconds in lengths]
@@ -142,9 +134,9 @@ def _execute(run: Run, calibrations: Calibrations) -> None:
 
     def look(seen: jax.Array) -> None:
         found = check_seen(traced, mesh, seen)
-        run.checks.update(values_ok=_everywhere(found.ok), measured_values=found.to_json())
+        run.checks.update(values_ok=everywhere(found.ok), measured_values=found.to_json())
         if not run.checks["values_ok"]:
-            raise RunError("; ".join(found.faults) or "wrong values on another process")
+            raise RunError("; ".join(found.faults) or "wrong values, on another process only")
 
     run_rounds(
         {name: built.compiled for name, built in run.executables.items()},
@@ -184,28 +176,6 @@ def _remedy(platform: str, experiment: Experiment) -> str:
     if platform == "tpu" and experiment.padding != "tpu":
         return "; TPUs keep a reduce-scatter only of parts that fill their tiles: --padding=tpu"
     return ""
-
-
-def _everywhere(ok: bool) -> bool:
-    """Return whether `ok` holds on every process."""
-    if jax.process_count() == 1:
-        return ok
-    import numpy as np
-    from jax.experimental import multihost_utils
-
-    return bool(np.asarray(multihost_utils.process_allgather(np.array([ok]))).all())
-
-
-def _devices(run: Run) -> list[Any]:
-    return list(run.mesh.devices.flat)
-
-
-def _needed_bytes(run: Run) -> int:
-    """Return what a device needs; on CPU, collectives of narrower types are widened to f32."""
-    memory, widened = run.plan.memory, 1
-    if _devices(run)[0].platform == "cpu":
-        widened = 4 // min(find_dtype(run.experiment.dtype), find_dtype(run.experiment.grad_dtype))
-    return memory.buffer_bytes + widened * memory.temporary_bytes
 
 
 def _say(line: str) -> None:

@@ -7,6 +7,7 @@ writer and skipped, by its number, by every reader.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import math
@@ -55,9 +56,14 @@ def make_record(**fields: Any) -> dict[str, Any]:
     return {name: given[name] for name in FIELDS}
 
 
-def append_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> Path:
-    """Append one record to `folder/runs.jsonl` in one locked, synced write; return the path."""
-    path = Path(folder) / FILE_NAME
+def append_record(
+    folder: str | os.PathLike[str], record: Mapping[str, Any], name: str = FILE_NAME
+) -> Path:
+    """Append one record to `folder/runs.jsonl` in one locked, synced write; return the path.
+
+    `name` is another file of such lines in the folder.
+    """
+    path = Path(folder) / name
     path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(_plain(record), allow_nan=False).encode() + b"\n"
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -74,14 +80,21 @@ def append_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> 
     return path
 
 
-def read_records(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the records of a results file (or of a folder's) and a warning per skipped line."""
+def read_records(
+    path: str | os.PathLike[str], start: int = 0
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the records of a results file (or of a folder's) and a warning per skipped line.
+
+    `start` is the byte from which the file is read: its size at an earlier time, for what is new.
+    """
     path = Path(path)
     if path.is_dir():
         path = path / FILE_NAME
     records: list[dict[str, Any]] = []
     warnings: list[str] = []
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+    data = path.read_bytes()
+    first = data.count(b"\n", 0, start) + 1
+    for number, line in enumerate(data[start:].split(b"\n"), start=first):
         if not line.strip():
             continue
         try:
@@ -101,21 +114,24 @@ def read_records(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], li
 def writable_faults(folder: str | os.PathLike[str]) -> list[str]:
     """Return why nothing can be written to `folder`, or nothing; leaves no trace.
 
-    It tries: permission bits alone don't tell what a file system allows.
+    It tries, with a file of another name: permission bits alone don't tell what a file system
+    allows, and results of other runs aren't touched.
     """
     path = Path(folder) / FILE_NAME
     missing = [parent for parent in path.parents if not parent.exists()]
-    existed = path.exists()
+    probe = path.with_name(f".probe-{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644))
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+        if path.exists():
+            os.close(os.open(path, os.O_WRONLY | os.O_APPEND))
     except OSError as error:
-        return [f"can't write results to '{folder}': {error.strerror} ({error.filename})"]
+        return [f"can't write results to '{folder}': {error.strerror} ({path.parent})"]
     finally:
-        if not existed and path.is_file():
-            path.unlink()
-        for parent in missing:  # innermost first
-            if parent.is_dir():
+        with contextlib.suppress(OSError):
+            probe.unlink()
+        with contextlib.suppress(OSError):  # another run may have filled it meanwhile
+            for parent in missing:  # innermost first
                 parent.rmdir()
     return []
 

@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 
 from jaxbench.experiment import Experiment
 from jaxbench.measure import decomposition
+from jaxbench.measure.gather import gather
 from jaxbench.measure.host import environment
 from jaxbench.measure.metrics import metric
 from jaxbench.measure.record import make_record
@@ -42,7 +43,8 @@ def record_of(run: Run, command: Sequence[str]) -> dict[str, Any]:
     """Return the record of a run, whole or not."""
     experiment, timed = run.experiment, run.timed
     executable = run.executables.get("full")
-    metrics = _metrics(run)
+    samples, ready = _samples(run), _ready(run)
+    metrics = _metrics(run, samples, ready)
     warnings = run.warnings + decomposition.warnings(metrics)
     if run.failure:
         warnings.append(f"failed: {run.failure}")
@@ -61,8 +63,8 @@ def record_of(run: Run, command: Sequence[str]) -> dict[str, Any]:
             "compile_s": executable.compile_s if executable else None,
             "first_call_s": timed.first_call_s,
         },
-        samples=_samples(run),
-        device_ready_s=timed.ready_s,
+        samples=samples,
+        device_ready_s=ready,
         metrics=metrics,
         warnings=warnings,
         partial=run.partial,
@@ -71,18 +73,37 @@ def record_of(run: Run, command: Sequence[str]) -> dict[str, Any]:
 
 def _samples(run: Run) -> dict[str, list[list[float]]]:
     """Return {variant: [rounds][processes]} seconds."""
-    return {name: [[s] for s in taken] for name, taken in run.timed.samples_s.items()}
+    return {name: _of_all(run, [[s] for s in taken]) for name, taken in run.timed.samples_s.items()}
 
 
-def _metrics(run: Run) -> dict[str, Any]:
+def _ready(run: Run) -> dict[str, list[list[float]]]:
+    """Return {variant: [rounds][devices]} seconds, devices in the order of their processes."""
+    return {name: _of_all(run, rounds) for name, rounds in run.timed.ready_s.items()}
+
+
+def _of_all(run: Run, rounds: list[list[float]]) -> list[list[float]]:
+    """Return [rounds][values of all processes]; of this one only where a run broke off."""
+    if run.partial or not rounds:
+        return rounds
+    flat = gather([value for values in rounds for value in values])
+    width = len(rounds[0])
+    return [
+        [value for process in flat for value in process[k * width : (k + 1) * width]]
+        for k in range(len(rounds))
+    ]
+
+
+def _metrics(
+    run: Run, samples: decomposition.Samples, ready: decomposition.Ready
+) -> dict[str, Any]:
     """Return the metrics of a run from its samples; null where there are none."""
-    idle = run.calibration is not None and run.calibration["payload"] == "none"
+    idle = run.experiment.payload == "none"
     wanted_s = 0.0 if idle else float(run.plan.compute_s.max())
-    samples, w = _samples(run), run.plan.workload
+    w = run.plan.workload
     rounds = min((len(taken) for taken in samples.values()), default=0)
     parts = decomposition.none()
     if rounds and set(samples) == set(VARIANTS):
-        parts = decomposition.decompose(samples, run.timed.ready_s, (w.p - 1) / w.bubble_slots)
+        parts = decomposition.decompose(samples, ready, (w.p - 1) / w.bubble_slots)
     step = median([max(processes) for processes in samples.get("full", [])])
     compute_s = parts["compute_s"]["value"]
     if compute_s is None:

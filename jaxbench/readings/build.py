@@ -81,7 +81,8 @@ def make_buffers(program: Program, mesh: Mesh) -> list[jax.Array]:
 
     def make() -> tuple[jax.Array, ...]:
         rank = rank_number(tuple(mesh.shape.items()))
-        filled = (device_fill(rank, b.size.padded, b.dtype) for b in program.buffers.values())
+        m = program.fill_modulus(mesh.size)
+        filled = (device_fill(rank, b.size.padded, b.dtype, m) for b in program.buffers.values())
         return jnp.zeros(1, jnp.float32), *filled
 
     count = len(program.buffers) + 1

@@ -46,7 +46,7 @@ class Comparison:
     missing: tuple[tuple[Key, int], ...]
     extra: tuple[tuple[Key, int], ...]
     wire_dtypes: dict[str, tuple[str, ...]]
-    hlo_bytes: dict[str, int]
+    hlo_site_bytes: dict[str, int]
 
     @property
     def equal(self) -> bool:
@@ -61,13 +61,14 @@ class Comparison:
         return "plan and compiled program differ: " + "; ".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the comparison for a record; bytes as in the HLO, once per execution of a site."""
+        """Return the comparison for a record; `hlo_site_bytes`
+        adds up what each place in the HLO moves when it runs once."""
         return {
             "equal": self.equal,
             "missing": [[str(key), n] for key, n in self.missing],
             "extra": [[str(key), n] for key, n in self.extra],
             "wire_dtypes": {kind: list(types) for kind, types in self.wire_dtypes.items()},
-            "hlo_bytes": self.hlo_bytes,
+            "hlo_site_bytes": self.hlo_site_bytes,
         }
 
 
@@ -83,7 +84,7 @@ def compare(sites: Sequence[Site], found: Sequence[HloCollective]) -> Comparison
         missing=_sorted(planned - compiled),
         extra=_sorted(compiled - planned),
         wire_dtypes={kind: tuple(sorted(types)) for kind, types in dtypes.items()},
-        hlo_bytes=sizes,
+        hlo_site_bytes=sizes,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -81,22 +81,27 @@ class Plan:
         bubble = (w.p - 1) / (w.bubble_slots + w.p - 1)
         if e.schedule == "gpipe":
             return f"gpipe; {w.microbatches} microbatches in flight; bubble {bubble:.1%}"
-        inflight = min(2 * w.p - 1, w.microbatches)
+        units = "chunk activations" if w.v > 1 else "microbatches"
+        built = min(w.v * w.p + w.p - 1, w.bubble_slots)
+        published = (w.p - 1) * 2 + (w.v - 1) * w.p + 1 if w.v > 1 else w.p
         return (
             f"{e.schedule} as combined slots (a forward and a backward of different microbatches "
-            f"per slot); up to {inflight} microbatches in flight at the first stage, where the "
-            f"published order has {min(w.p, w.microbatches)}; bubble {bubble:.1%}"
+            f"per slot); up to {built} {units} in flight at the first stage, where the published "
+            f"order has {min(published, w.bubble_slots)}; bubble {bubble:.1%}"
         )
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the plan as the `plan` of a record: what a rank needs for a step, a row each.
 
         First the collectives (the fields of `Row`), then one row each of kind `compute` (seconds),
-        `memory` (bytes on a device) and, with a pipeline, `schedule` (as it is built).
+        `memory` (bytes on a device) and, with a pipeline, `schedule` (as it is built); what such a
+        row doesn't have is null.
         """
         rows: list[dict[str, Any]] = [asdict(row) for row in self.rows]
+        none = dict.fromkeys(f.name for f in fields(Row))
         rows.append(
             {
+                **none,
                 "id": "compute",
                 "kind": "compute",
                 "seconds": float(self.compute_s.max()),
@@ -104,10 +109,11 @@ class Plan:
                 "labels": self.compute_by_label,
             }
         )
-        rows.append({"id": "memory", "kind": "memory", **asdict(self.memory)})
+        rows.append({**none, "id": "memory", "kind": "memory", **asdict(self.memory)})
         rows[-1]["total_bytes"] = self.memory.total_bytes
         if self.schedule:
-            rows.append({"id": "schedule", "kind": "schedule", "as_built": self.schedule})
+            schedule = {"id": "schedule", "kind": "schedule", "as_built": self.schedule}
+            rows.append({**none, **schedule})
         return rows
 
 
@@ -169,16 +175,15 @@ def _rows(sites: Sequence[Site], counting: Counting, program: Program) -> list[R
     """Merge the sites of one kind, axis, size and dtype into a row, in program order."""
     merged: dict[tuple[Any, ...], list[Site]] = {}
     for site in sites:
-        size = program.size_of(site.label)
-        full = size.full if size else site.elements
-        key = (site.kind, site.axes, site.elements, site.dtype, full)
+        key = (site.kind, site.axes, site.elements, site.dtype)
         merged.setdefault(key, []).append(site)
     return [_row(members, counting, program) for members in merged.values()]
 
 
 def _row(sites: list[Site], counting: Counting, program: Program) -> Row:
     site, never = sites[0], np.zeros(counting.ranks.count, np.int64)
-    size = program.size_of(site.label)
+    sizes = [size for s in sites if (size := program.size_of(s.label))]
+    size = max(sizes, key=lambda size: size.full, default=None)
     counts = [counting.counts.get(s.path, never) for s in sites]
     count, useful = (
         sum(counts, never),
@@ -193,7 +198,7 @@ def _row(sites: list[Site], counting: Counting, program: Program) -> Row:
     elements = size.scaled if size else site.elements
     whole = site.kind in ("all_reduce", "permute")
     return Row(
-        id=f"{site.kind}/{axis}/{elements}",
+        id=f"{site.kind}/{axis}/{site.elements}/{site.dtype}",
         kind=site.kind,
         axis=axis,
         group_size=site.group_size,

@@ -152,17 +152,14 @@ def reference(
     """
     arguments: list[Held] = [np.zeros((ranks.count, 1), np.float32)]
     for buffer in traced.program.buffers.values():
-        arguments.append(filled(buffer.size.padded, buffer.dtype, ranks, dense))
+        m = traced.program.fill_modulus(ranks.count)
+        array = Flat(buffer.size.padded, buffer.dtype, lambda r, i, m=m: fill_value(r, i, m))
+        small = array.size <= dense
+        arguments.append(array.materialize(ranks).astype(array.dtype) if small else array)
     _, *buffers, seen = Reference(ranks, dense).run(traced.closed, arguments)
     vector = seen.materialize(ranks) if isinstance(seen, Flat) else np.asarray(seen)
     vector = np.broadcast_to(vector, (ranks.count, vector.shape[1]))
     return buffers, split_seen(vector, traced.layout)
-
-
-def filled(elements: int, dtype: str, ranks: Ranks, dense: int = DENSE_ELEMENTS) -> Held:
-    """Return what a buffer holds at the start of every step."""
-    array = Flat(elements, dtype, lambda r, i: fill_value(r, i, dtype))
-    return array if elements > dense else array.materialize(ranks).astype(dtype)
 
 
 def split_seen(vector: np.ndarray, layout: Sequence[tuple[str, int]]) -> dict[str, np.ndarray]:

@@ -36,11 +36,12 @@ class ValueCheck:
 
     compared: int
     faults: tuple[str, ...]
+    expected: int  # how many elements there were to compare on this process
 
     @property
     def ok(self) -> bool:
-        """Whether something was compared and all of it was right."""
-        return self.compared > 0 and not self.faults
+        """Whether all that there was to compare was compared, and right."""
+        return self.compared == self.expected and not self.faults
 
     def to_json(self) -> dict[str, Any]:
         """Return the check for a record."""
@@ -78,7 +79,12 @@ def compare_values(traced: Traced, mesh: Mesh, outputs: Sequence[jax.Array]) -> 
             compared += got.size
             faults += _differences(f"buffer '{name}'", rank, got, wanted[rank], 0.0)
     found = _check_seen(seen, traced, mesh, outputs[-1], tolerance)
-    return ValueCheck(compared + found.compared, tuple(faults) + found.faults)
+    expected = len(outputs[0].addressable_shards) * sum(
+        buffer.size.padded for buffer in traced.program.buffers.values()
+    )
+    return ValueCheck(
+        compared + found.compared, tuple(faults) + found.faults, expected + found.expected
+    )
 
 
 def check_seen(traced: Traced, mesh: Mesh, seen: jax.Array) -> ValueCheck:
@@ -106,7 +112,8 @@ def _check_seen(
         for label, got in split_seen(vector[None], traced.layout).items():
             compared += got.size
             faults += _differences(f"'{label}'", rank, got[0], expected[label][rank], tolerance)
-    return ValueCheck(compared, tuple(faults))
+    parts = len(seen.addressable_shards)
+    return ValueCheck(compared, tuple(faults), parts * sum(size for _, size in traced.layout))
 
 
 def _differences(
@@ -114,7 +121,9 @@ def _differences(
 ) -> list[str]:
     """Return a sentence if `got` isn't `wanted` within the relative tolerance."""
     got, wanted = got.astype(np.float64), wanted.astype(np.float64)
-    wrong = ~(np.abs(got - wanted) <= tolerance * np.abs(wanted))
+    wrong = ~(np.abs(got - wanted) <= tolerance * np.abs(wanted)) & ~(
+        np.isnan(got) & np.isnan(wanted)
+    )
     if not wrong.any():
         return []
     index = int(np.argmax(wrong))

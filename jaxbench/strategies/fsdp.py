@@ -56,4 +56,4 @@ def build(w: Workload) -> Program:
         **{f"gradient {u}": units[u] for u in range(n)},
         **{f"gradient shard {u}": w.shard(units[u], w.f) for u in range(n)},
     }
-    return Program("fsdp", shards, step, messages)
+    return Program("fsdp", shards, step, messages, (w.experiment.grad_dtype,))

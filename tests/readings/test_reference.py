@@ -118,7 +118,7 @@ def test_a_wrong_value_anywhere_is_seen(name: str, damage: str) -> None:
     elif damage == "a whole rank":
         wrong[0] = wrong[1]
     else:
-        wrong[1] -= fill_value(np.array(0), np.arange(wrong.shape[1]), "float32")
+        wrong[1] -= fill_value(np.array(0), np.arange(wrong.shape[1]), 509)
     broken = jax.device_put(wrong.reshape(-1), seen.sharding)
     check = compare_values(traced, mesh, [*state, broken])
     assert not check.ok and check.faults

@@ -36,8 +36,8 @@ def test_compiled_equals_plan_and_measured_values_are_right(name: str) -> None:
     for _ in range(2):  # the second step starts from what the first one left
         *state, seen = step.compiled(*state)
         found = check_seen(traced, mesh, seen)
-        assert not found.faults
-        assert found.ok or not traced.layout
+        assert found.ok, found.faults
+        assert found.expected > 0 or e.devices == 1
 
     if e.dtype == e.grad_dtype == "float32":  # CPU widens other types, which the plan doesn't
         kept = step.compiled.memory_analysis().argument_size_in_bytes
@@ -53,8 +53,8 @@ def test_compiled_equals_plan_and_measured_values_are_right(name: str) -> None:
 def test_every_value_of_every_shard_is_right(name: str) -> None:
     e = case(name)
     check = check_all_values(e, cpu_mesh(e), compiler_options("cpu"))
-    assert not check.faults
-    assert check.ok
+    assert check.ok, check.faults
+    assert check.expected > 0
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,81 @@
+"""What a machine can't do of what is asked of it, to be asked before anything is run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from jaxbench.dtypes import find_dtype
+from jaxbench.experiment import Experiment
+from jaxbench.payload.sleep import REFUSAL
+from jaxbench.readings.memory import Memory
+from jaxbench.readings.plan import plan_experiment
+from jaxbench.units import format_bytes
+
+
+def machine_faults(experiments: Sequence[Experiment], devices: Sequence[Any]) -> list[str]:
+    """Return why these devices can't run the experiments: memory, or a payload they refuse."""
+    platform, faults = devices[0].platform, []
+    for e in experiments:
+        needed = needed_bytes(e, plan_experiment(e, platform).memory, platform)
+        faults.append(memory_fault(needed, list(devices[: e.devices]), e.describe()))
+        if e.payload == "sleep" and platform != "cpu":
+            faults.append(REFUSAL.format(platform))
+    return list(dict.fromkeys(fault for fault in faults if fault))
+
+
+def choose_payload(experiment: Experiment, platform: str) -> str:
+    """Resolve the payload 'auto': matmul, but sleep where virtual devices outnumber the cores."""
+    if experiment.payload != "auto":
+        return experiment.payload
+    return "sleep" if platform == "cpu" and experiment.devices > cores() else "matmul"
+
+
+def cores() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def needed_bytes(experiment: Experiment, memory: Memory, platform: str) -> int:
+    """Return what a device needs; on CPU, collectives of narrower types are widened to f32."""
+    widened = 1
+    if platform == "cpu":
+        widened = 4 // min(find_dtype(experiment.dtype), find_dtype(experiment.grad_dtype))
+    return memory.buffer_bytes + widened * memory.temporary_bytes
+
+
+def available_bytes(device: Any) -> int | None:
+    """Return what a device's memory holds, None if unknown; of the host's free memory on CPU."""
+    if device.platform == "cpu":
+        return _host_available()
+    stats = device.memory_stats() or {}
+    return stats.get("bytes_limit")
+
+
+def memory_fault(needed_per_device: int, devices: list[Any], what: str) -> str | None:
+    """Return why `devices` can't hold `needed_per_device` bytes each, None if they can."""
+    available = available_bytes(devices[0])
+    shared = devices[0].platform == "cpu"
+    local = sum(device.process_index == devices[0].process_index for device in devices)
+    needed = needed_per_device * local if shared else needed_per_device
+    if available is None or needed <= available:
+        return None
+    where = "this host has free" if shared else f"a device ({devices[0].device_kind}) has"
+    return (
+        f"{what} needs {format_bytes(needed)} of memory, {where} {format_bytes(available)}: "
+        "lower --size_scale, or use more devices"
+    )
+
+
+def _host_available() -> int | None:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
