@@ -41,9 +41,8 @@ def tie(value: jax.Array, after: jax.Array) -> jax.Array:
 
     On CPU an element of `value` that depends on `after` is written in place, because XLA's CPU
     compiler removes `optimization_barrier` before it schedules. On GPU and TPU the barrier is
-    kept, costs nothing and prevents merging, so it is used there for buffers; single elements
-    (tokens) are tied by arithmetic everywhere, because a collective whose result only a barrier
-    reads is removed.
+    kept, costs nothing and prevents merging, so it is used there; single elements (tokens) are
+    tied by arithmetic as well, because a collective whose result only a barrier reads is removed.
     """
     return tie_p.bind(value, after)
 
@@ -73,7 +72,7 @@ def tie_by_element(value: jax.Array, after: jax.Array) -> jax.Array:
 def tie_by_barrier(value: jax.Array, after: jax.Array) -> jax.Array:
     """Tie by `optimization_barrier`; orders nothing on CPU (there it only documents intent)."""
     if value.size == 1:
-        return tie_by_element(value, after)
+        value = tie_by_element(value, after)
     return lax.optimization_barrier((value, after))[0]
 
 

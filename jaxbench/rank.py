@@ -57,6 +57,16 @@ class Rank:
         """Let nothing that follows start before `value` is there."""
         self.token = primitives.tie(self.token, value)
 
+    def release(self, label: str) -> None:
+        """Say that what was seen under `label` isn't needed any more.
+
+        It is looked at now, and nothing that follows starts before: else an accelerator's compiler
+        may put the look, and with it the memory, off to the end of the step.
+        """
+        if label in self._to_see:
+            sample = self._look_at(label)
+            self.token = primitives.tie(self.token, sample)
+
     def start(self, operand: str | jax.Array) -> jax.Array:
         """Return a buffer (by name) or value that isn't available before all compute so far."""
         value = self.value(operand)
@@ -145,10 +155,13 @@ class Rank:
 
     def look(self) -> None:
         """Probe what is still to be seen."""
-        for label, value in self._to_see.items():
-            sample = probe(value, self.probed)
-            self.seen[label] = self.seen[label] + sample if label in self.seen else sample
-        self._to_see.clear()
+        for label in list(self._to_see):
+            self._look_at(label)
+
+    def _look_at(self, label: str) -> jax.Array:
+        sample = probe(self._to_see.pop(label), self.probed)
+        self.seen[label] = self.seen[label] + sample if label in self.seen else sample
+        return sample
 
     # --- control flow ---
 

@@ -6,7 +6,6 @@ memory or power, so the calibration and its check run on every device of the mes
 
 from __future__ import annotations
 
-import os
 import random
 import statistics
 import time
@@ -22,13 +21,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxbench.errors import InputError, unknown
 from jaxbench.measure.agree import agree
+from jaxbench.measure.machine import cores
 from jaxbench.payload import PAYLOADS
 from jaxbench.payload.interface import Fit, Payload
 
 TOLERANCE = 0.05  # deviation of achieved from wanted time that is worth a warning
 
 CHAIN_S = 0.100  # computes are chained until a program is about this long,
-CHAIN_LIMIT = 8  # but not more of them
+CHAIN_LIMIT = 64  # but not more of them
 SAMPLING_S = 0.6  # time spent on the samples of one payload,
 SAMPLES = (3, 15)  # within these numbers of them
 WARM_UPS = 2
@@ -85,10 +85,10 @@ class Calibration:
             for check in checks
             if check.error is not None and abs(check.error) > tolerance
         ]
-        cores = _cores()
-        if told and self.name == "matmul" and self.platform == "cpu" and self.devices > cores:
+        available = cores()
+        if told and self.name == "matmul" and self.platform == "cpu" and self.devices > available:
             told.append(
-                f"{self.devices} virtual devices share {cores} cores, so matmul is no clock here; "
+                f"{self.devices} virtual devices share {available} cores: matmul is no clock here; "
                 "use --payload=sleep"
             )
         return told
@@ -202,9 +202,3 @@ class _Pair:
 
 def _clamp(value: int, low: int, high: int) -> int:
     return max(low, min(high, value))
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -6,10 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from jaxbench.dtypes import find_dtype
 from jaxbench.experiment import Experiment
 from jaxbench.payload.sleep import REFUSAL
-from jaxbench.readings.memory import Memory
 from jaxbench.readings.plan import plan_experiment
 from jaxbench.units import format_bytes
 
@@ -18,7 +16,7 @@ def machine_faults(experiments: Sequence[Experiment], devices: Sequence[Any]) ->
     """Return why these devices can't run the experiments: memory, or a payload they refuse."""
     platform, faults = devices[0].platform, []
     for e in experiments:
-        needed = needed_bytes(e, plan_experiment(e, platform).memory, platform)
+        needed = plan_experiment(e, platform).memory.total_bytes
         faults.append(memory_fault(needed, list(devices[: e.devices]), e.describe()))
         if e.payload == "sleep" and platform != "cpu":
             faults.append(REFUSAL.format(platform))
@@ -37,14 +35,6 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def needed_bytes(experiment: Experiment, memory: Memory, platform: str) -> int:
-    """Return what a device needs; on CPU, collectives of narrower types are widened to f32."""
-    widened = 1
-    if platform == "cpu":
-        widened = 4 // min(find_dtype(experiment.dtype), find_dtype(experiment.grad_dtype))
-    return memory.buffer_bytes + widened * memory.temporary_bytes
 
 
 def available_bytes(device: Any) -> int | None:

@@ -26,6 +26,12 @@ NAMES = {"reshape", "mark"}
 # turns it into one with an operand for every peer.
 PACKED = {"cpu": 1}
 
+# XLA's CPU compiler sends bfloat16 as float32 and fp8 as float16.
+WIDENED_ON_CPU = {"bfloat16": 2, "float8_e4m3fn": 2, "float8_e5m2": 2}
+
+# Platforms that reduce in place, on a copy where the operand is kept, and look at it in the end.
+REDUCING_COPIES = ("gpu", "cuda", "rocm")
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -57,10 +63,12 @@ def _peak(jaxpr: Jaxpr, owned: set[Any], platform: str) -> int:
     name of its operand.
     """
     names = _Names(jaxpr)
-    last_use = _last_uses(jaxpr, names)
+    last_use = _last_uses(jaxpr, names, platform)
     ending: dict[int, list[Any]] = {}
     for variable, number in last_use.items():
         ending.setdefault(number, []).append(variable)
+    users = (e for e in jaxpr.eqns if e.primitive.name not in ("slice", *NAMES) and e.invars)
+    whole = {names.of(e.invars[0]) for e in users if not isinstance(e.invars[0], Literal)}
     made_here: set[Any] = set()
     next_carry = _next_carry(jaxpr, owned, last_use)
     live: dict[Any, int] = {}
@@ -69,6 +77,11 @@ def _peak(jaxpr: Jaxpr, owned: set[Any], platform: str) -> int:
         if eqn.primitive.name in NAMES:
             continue
         inner = max((_peak(body, _carry(eqn, body), platform) for body in bodies(eqn)), default=0)
+        wider = _widening(eqn, platform)
+        if wider > 1:  # the operand is converted, and back what isn't only looked at
+            inner += wider * _bytes(eqn.invars[0])
+            if eqn.outvars[0] in whole:
+                inner, wider = inner + wider * _bytes(eqn.outvars[0]), 1
         if eqn.primitive.name == "all_to_all":
             inner += PACKED.get(platform, 0) * _bytes(eqn.outvars[0])
         made: dict[Any, int] = {}
@@ -79,7 +92,7 @@ def _peak(jaxpr: Jaxpr, owned: set[Any], platform: str) -> int:
             free = free and (operand in made_here or operand in owned)
             made_here.add(variable)
             kept = next_carry.get(variable, number) < number
-            made[variable] = 0 if free or kept else _bytes(variable)
+            made[variable] = 0 if free or kept else wider * _bytes(variable)
             if free:
                 heirs[operand] = variable
         peak = max(peak, current + inner + sum(made.values()))
@@ -118,6 +131,13 @@ def _next_carry(jaxpr: Jaxpr, owned: set[Any], last_use: dict[Any, int]) -> dict
     return {out: last_use.get(old, -1) for out, old in pairs if not isinstance(out, Literal)}
 
 
+def _widening(eqn: Equation, platform: str) -> int:
+    """How much wider a collective's elements are in memory than in the program."""
+    if platform != "cpu" or eqn.primitive.name not in KINDS:
+        return 1
+    return WIDENED_ON_CPU.get(str(eqn.invars[0].aval.dtype), 1)
+
+
 class _Names:
     """Finds the value behind a reshaped one."""
 
@@ -132,7 +152,7 @@ class _Names:
         return self._behind.get(variable, variable)
 
 
-def _last_uses(jaxpr: Jaxpr, names: _Names) -> dict[Any, int]:
+def _last_uses(jaxpr: Jaxpr, names: _Names, platform: str) -> dict[Any, int]:
     """Return for each value the number of the last equation that needs it."""
     last_use: dict[Any, int] = {}
     for number, eqn in enumerate(jaxpr.eqns):
@@ -140,12 +160,12 @@ def _last_uses(jaxpr: Jaxpr, names: _Names) -> dict[Any, int]:
         if eqn.primitive.name not in ("slice", *NAMES):
             last_use.update((names.of(v), number) for v in _variables(eqn.invars))
     last_use.update((names.of(v), len(jaxpr.eqns)) for v in _variables(jaxpr.outvars))
-    for variable, until in _in_flight(jaxpr, names):
+    for variable, until in _in_flight(jaxpr, names, platform):
         last_use[variable] = max(last_use.get(variable, -1), until)
     return last_use
 
 
-def _in_flight(jaxpr: Jaxpr, names: _Names) -> Iterator[tuple[Any, int]]:
+def _in_flight(jaxpr: Jaxpr, names: _Names, platform: str) -> Iterator[tuple[Any, int]]:
     """Yield what a collective that isn't waited for holds on to, and until which equation.
 
     It is free to run as long as the next compute does, and keeps operand and result meanwhile.
@@ -160,9 +180,11 @@ def _in_flight(jaxpr: Jaxpr, names: _Names) -> Iterator[tuple[Any, int]]:
         elif eqn.primitive.name in KINDS and following < len(jaxpr.eqns):
             between = jaxpr.eqns[number + 1 : following]
             if not any(_waits(user, eqn.outvars[0], names) for user in between):
+                copied = platform in REDUCING_COPIES and KINDS[eqn.primitive.name] == "all_reduce"
+                until = len(jaxpr.eqns) if copied else following
                 unread = [v for v in eqn.outvars if v not in read]
                 for variable in (*_variables(eqn.invars), *unread):
-                    yield names.of(variable), following
+                    yield names.of(variable), until
 
 
 def _waits(eqn: Equation, value: Any, names: _Names) -> bool:

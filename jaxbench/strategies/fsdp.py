@@ -12,8 +12,9 @@ With r > 1 replicas of the f shards it is hybrid sharding (HSDP).
         reduce-scatter the gradient of u           free to overlap
         all-reduce the shard of u over `data`      free to overlap
 
-The gather of a unit starts when the compute of the unit before it does, so two units are whole at
-a time. A unit's gradient takes the place of its gathered parameters.
+The gather of a unit starts when the compute of the unit two before it is done, beside that of the
+unit in between, so two units are whole at a time. A unit's gradient takes the place of its gathered
+parameters.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def build(w: Workload) -> Program:
                 unit[u + 1] = gather(u + 1, "forward")
             rank.wait(unit[u])
             rank.compute(w.forward_s / n, f"forward {u}")
+            if reshard and u + 1 < n:
+                rank.release(f"unit {u} forward")
         for u in reversed(range(n)):
             if u > 0 and reshard:
                 unit[u - 1] = gather(u - 1, "backward")
@@ -49,6 +52,7 @@ def build(w: Workload) -> Program:
             rank.compute(w.backward_s / n, f"backward {u}")
             gradient = rank.cast(unit[u], w.experiment.grad_dtype)
             shard = rank.reduce_scatter(gradient, FSDP, f"gradient {u}")
+            rank.release(f"unit {u} {'backward' if reshard and u + 1 < n else 'forward'}")
             rank.all_reduce(shard, DATA, f"gradient shard {u}")
 
     messages = {

@@ -160,7 +160,7 @@ def test_warnings_tell_what_is_off_by_more_than_the_tolerance():
 
 
 def test_matmul_on_more_devices_than_cores_is_pointed_to_sleep(monkeypatch):
-    monkeypatch.setattr(module, "_cores", lambda: 2)
+    monkeypatch.setattr(module, "cores", lambda: 2)
     late = [Check(0.01, 0.04, ())]
     assert "use --payload=sleep" in calibration("matmul").warnings(late)[-1]
     assert len(calibration("matmul", devices=2).warnings(late)) == 1
