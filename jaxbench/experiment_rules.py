@@ -21,6 +21,7 @@ from jaxbench.errors import InputError, unknown
 from jaxbench.timing_model import missing_peak
 
 INT64_MAX = 2**63 - 1
+MOST_DEVICES = 1 << 20
 
 SMALLEST: dict[str, int] = {  # of whole numbers
     "devices": 1,
@@ -115,6 +116,8 @@ def axes_are_used(strategy: str, mesh: Mesh) -> Iterator[str]:
 
 def mesh_has_the_devices(mesh: Mesh, devices: int) -> Iterator[str]:
     """The axes multiply to the number of devices."""
+    if devices > MOST_DEVICES:
+        yield f"--devices is {devices}; at most {MOST_DEVICES:,} ranks are planned at once"
     product = math.prod(size for _, size in mesh)
     if product != devices:
         yield f"--mesh={mesh_text(mesh)} makes {product} ranks, but --devices is {devices}"

@@ -71,8 +71,5 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _labels(labels: dict[str, int]) -> str:
-    """Say what a collective is for: 'mlp forward 160, ...', or '50 x gradient 0..49'."""
-    names = list(labels)
-    if len(names) <= 4:
-        return ", ".join(f"{name} {count}" for name, count in labels.items())
-    return f"{names[0]}, {names[1]} .. {names[-1]}"
+    """Say what a collective is for, every label with its count: 'mlp forward 160, ...'."""
+    return ", ".join(f"{name} {count}" for name, count in labels.items())
