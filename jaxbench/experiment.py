@@ -31,6 +31,7 @@ __all__ = ["AXES", "STRATEGY_AXES", "Experiment", "Mesh"]
 
 
 Delays = tuple[tuple[int, float], ...]
+Share = float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +78,10 @@ class Experiment:
     payload: str = "auto"
     steps: int = 10
     warmup: int = 2
+    min_seconds: float = 0.0  # of timed steps, beside `steps`
+    until_ci: Share | None = None  # of the median: more steps until its interval is within it
+    max_steps: int = 1000  # when `until_ci` is given up
+    profile: bool = False  # of some steps after the timed ones
     decompose: bool = True  # measure the variants too, not the full program only
     inject_delay: Delays = ()  # (rank, seconds) of extra compute a step: stragglers on purpose
     seed: int = 0
@@ -207,6 +212,13 @@ def _read_float(text: str) -> float:
         raise ValueError("a number") from None
 
 
+def _read_share(text: str) -> float:
+    try:
+        return _read_float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise ValueError("a number or a percentage, as in 0.02 or 2%") from None
+
+
 def _read_delays(text: str) -> Delays:
     pairs = [part.partition(":") for part in text.split(",")]
     try:
@@ -234,5 +246,6 @@ _READERS: dict[str, Callable[[str], Any]] = {  # by a field's type
     "float | None": _read_float,
     "bool": _read_bool,
     "Delays": _read_delays,
+    "Share | None": _read_share,
     "tuple[str, ...]": lambda text: tuple(part.strip() for part in text.split(",")),
 }

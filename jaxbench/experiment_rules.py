@@ -36,9 +36,11 @@ SMALLEST: dict[str, int] = {  # of whole numbers
     "warmup": 2,  # the second step still touches fresh memory
     "seed": 0,
     "expect_devices": 1,
+    "max_steps": 1,
 }
 POSITIVE = ("forward_s", "backward_s", "time_scale", "size_scale")
-FRACTIONS = ("mfu", "memory_efficiency")
+FRACTIONS = ("mfu", "memory_efficiency", "until_ci")
+NOT_NEGATIVE = ("min_seconds",)
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "strategy": tuple(STRATEGY_AXES),
@@ -82,6 +84,8 @@ def _field_fault(name: str, value: Any) -> str | None:
         return f"--{name} is {value:g}; it must be greater than 0"
     if name in FRACTIONS and not 0 < value <= 1:
         return f"--{name} is {value:g}; it must be greater than 0 and at most 1"
+    if name in NOT_NEGATIVE and not 0 <= value < math.inf:
+        return f"--{name} is {value:g}; it must be at least 0"
     if name == "mesh":
         return _mesh_fault(value)
     if name == "axis_order" and sorted(value) != sorted(AXES):

@@ -110,10 +110,11 @@ def trace(program: Program, mesh: Mesh | AbstractMesh, probed: int | None = PROB
     With `probed=None` every element of every reduced value is returned (for small sizes).
     """
     layout: list[tuple[str, int]] = []
+    tiled = isinstance(mesh, Mesh) and mesh.devices.flat[0].platform == "tpu"
     names = list(program.buffers)
 
     def local_step(token: jax.Array, *values: jax.Array) -> tuple[jax.Array, ...]:
-        rank = Rank(token, dict(zip(names, values, strict=True)), probed=probed)
+        rank = Rank(token, dict(zip(names, values, strict=True)), None, probed, tiled)
         program.step(rank)
         rank.look()
         layout[:] = [(label, value.size) for label, value in rank.seen.items()]

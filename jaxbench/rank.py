@@ -30,7 +30,8 @@ class Rank:
     """One rank while a step is being traced: its token, its buffers, and what it has seen.
 
     `seen` keeps, per label, the sum over all executions of what a collective delivered (64 spread
-    elements of it, or all), so that a wrong value or a wrong count shows in the result.
+    elements of it, or all), so that a wrong value or a wrong count shows in the result. `tiled`
+    shapes what is gathered and scattered in rows of 128, for TPUs.
     """
 
     def __init__(
@@ -39,11 +40,13 @@ class Rank:
         buffers: Mapping[str, jax.Array],
         seen: Mapping[str, jax.Array] | None = None,
         probed: int | None = PROBED,
+        tiled: bool = False,
     ):
         self.token = token
         self.buffers = dict(buffers)
         self.seen = dict(seen or {})
         self.probed = probed
+        self.tiled = tiled
         self._to_see: dict[str, jax.Array] = {}
 
     # --- work and waiting ---
@@ -96,11 +99,11 @@ class Rank:
 
     def all_gather(self, operand: str | jax.Array, axis: str, label: str) -> jax.Array:
         """Concatenate the shards of `axis`; the result is axis-size times the operand."""
-        return self._collective(operand, axis, label, lambda x: _gather(x, axis))
+        return self._collective(operand, axis, label, lambda x: _gather(x, axis, self.tiled))
 
     def reduce_scatter(self, operand: str | jax.Array, axis: str, label: str) -> jax.Array:
         """Sum over `axis` and keep this rank's shard; the operand is axis-size times the result."""
-        return self._collective(operand, axis, label, lambda x: _scatter(x, axis))
+        return self._collective(operand, axis, label, lambda x: _scatter(x, axis, self.tiled))
 
     def all_to_all(self, operand: str | jax.Array, axis: str, label: str) -> jax.Array:
         """Give every peer of `axis` its part of the operand; elements in = elements out."""
@@ -178,7 +181,7 @@ class Rank:
         constant = {name: value for name, value in self.buffers.items() if name not in touched}
 
         def iterate(index: jax.Array, carry: State) -> State:
-            rank = Rank(carry[0], {**constant, **carry[1]}, carry[2], self.probed)
+            rank = Rank(carry[0], {**constant, **carry[1]}, carry[2], self.probed, self.tiled)
             body(rank, index)
             rank.look()
             return rank.token, {name: rank.buffers[name] for name in carry[1]}, rank.seen
@@ -197,7 +200,7 @@ class Rank:
         self._prepare(body)
 
         def taken(token: jax.Array, seen: dict[str, jax.Array]) -> Any:
-            rank = Rank(token, self.buffers, seen, self.probed)
+            rank = Rank(token, self.buffers, seen, self.probed, self.tiled)
             body(rank)
             rank.look()
             return rank.token, rank.seen
@@ -214,7 +217,7 @@ class Rank:
         touched: list[str] = []
 
         def dry_run(carry: State) -> dict[str, jax.Array]:
-            rank = Rank(*carry, probed=self.probed)
+            rank = Rank(*carry, probed=self.probed, tiled=self.tiled)
             body(rank)
             rank.look()
             touched.extend(n for n, value in rank.buffers.items() if value is not carry[1][n])
@@ -226,20 +229,22 @@ class Rank:
         return touched
 
 
-def _gather(shard: jax.Array, axis: str) -> jax.Array:
-    return lax.all_gather(_in_rows(shard, 1), axis, axis=0, tiled=True)
+def _gather(shard: jax.Array, axis: str, tiled: bool) -> jax.Array:
+    shaped = _in_rows(shard, 1) if tiled else shard
+    return lax.all_gather(shaped, axis, axis=0, tiled=True)
 
 
-def _scatter(whole: jax.Array, axis: str) -> jax.Array:
-    shaped = _in_rows(whole, axis_size(axis))
+def _scatter(whole: jax.Array, axis: str, tiled: bool) -> jax.Array:
+    shaped = _in_rows(whole, axis_size(axis)) if tiled else whole
     return lax.psum_scatter(shaped, axis, scatter_dimension=0, tiled=True)
 
 
 def _in_rows(value: jax.Array, parts: int) -> jax.Array:
     """Return `value` as [parts, rows, 128] if it divides, as it is otherwise.
 
-    TPUs turn a reduce-scatter or an all-gather of a flat array into an all-reduce; elsewhere the
-    shape makes no difference. It isn't changed back, since a tie of a reshaped value is a copy.
+    TPUs turn a reduce-scatter or an all-gather of a flat array into an all-reduce. On CPU the shape
+    costs copies, so only programs for TPUs have it. It isn't changed back, since a tie of a
+    reshaped value is a copy too.
     """
     if value.size % (parts * LANES):
         return value

@@ -13,6 +13,7 @@ from jaxbench.cli.flags import (
     Parsed,
     foreign_flags,
     parse_words,
+    split_arguments,
     split_flagfiles,
 )
 from jaxbench.errors import InputError
@@ -34,6 +35,35 @@ class Words(NamedTuple):
     files: dict[str, str]
     faults: list[str]
     complete: bool
+
+
+class Call(NamedTuple):
+    """A call of a subcommand without experiments: its flags, and the words that stand alone."""
+
+    values: dict[str, str]
+    arguments: list[str]
+    faults: list[str]
+
+
+def read_call(
+    name: str, words: Sequence[str], taken: Sequence[str], arguments: Sequence[str] = ()
+) -> Call:
+    """Return the call of subcommand `name`, which takes flags and a word for each of `arguments`.
+
+    With faults, there may be another number of these.
+    """
+    rest, alone = split_arguments(words)
+    line, files, faults, _ = read_words(name, rest, taken)
+    given = override(files, line)
+    values = {key: given.get(key, "").strip() or FLAGS[key].default or "" for key in taken}
+    if not arguments:
+        faults = faults + [
+            f"unexpected argument '{word}'; flags are written --name=value" for word in alone
+        ]
+    elif not faults and len(alone) != len(arguments):
+        found = f"got {len(alone)}: {' '.join(alone)}" if alone else "got none"
+        faults = [f"{name} takes {len(arguments)} arguments, {' '.join(arguments)}; {found}"]
+    return Call(values, alone, faults)
 
 
 def read_words(name: str, words: Sequence[str], taken: Sequence[str]) -> Words:

@@ -32,7 +32,7 @@ FLAGS: dict[str, Flag] = {
     "axis_order": Flag("rank order of the mesh axes, outermost first"),
     "batch": Flag("samples per data-parallel rank and step"),
     "seq_len": Flag("tokens per sample; the model's if not given"),
-    "dtype": Flag("element type of parameters and activations"),
+    "dtype": Flag("element type of parameters and activations; collectives: one or several"),
     "grad_dtype": Flag("element type of gradients on the wire; --dtype if not given"),
     # Options of strategies
     "buckets": Flag("dp: gradient buckets"),
@@ -58,14 +58,37 @@ FLAGS: dict[str, Flag] = {
     "payload": Flag("what stands for compute: auto, matmul, sleep or none"),
     "steps": Flag("timed steps"),
     "warmup": Flag("steps before them, at least 2"),
+    "min_seconds": Flag("seconds of timed steps to take at least, beside --steps"),
+    "until_ci": Flag("more steps until the median's interval is within this share, as in 2%"),
+    "max_steps": Flag("steps after which --until_ci is given up"),
+    "profile": Flag(
+        "record and read an XLA trace of some steps after the timed ones", boolean=True
+    ),
     "decompose": Flag("measure the variants that say where the time goes", boolean=True),
     "inject_delay": Flag("extra compute of ranks a step, as in 3:500 (rank:microseconds)"),
     "seed": Flag("seed of everything random"),
     "expect_devices": Flag("fail unless JAX has exactly this many devices"),
     "runs": Flag("flagfiles to run in turn, as in tiny_dp,tiny_fsdp; other flags apply to each"),
     "out": Flag("folder of the results; one JSON line per run is added to runs.jsonl", "results"),
+    # Collectives one by one
+    "kinds": Flag(
+        "collectives to time; broadcast, reduce and all are known too",
+        "all_reduce,all_gather,reduce_scatter,all_to_all,permute",
+    ),
+    "axis": Flag("mesh axes to communicate over; all with more than one rank if not given"),
+    "ranks": Flag("devices that make up the mesh, as in 0-3 or 0,2,4-6; the first if not given"),
+    "min_bytes": Flag("smallest message; K, M, G are powers of two, kB, MB, GB of ten", "8"),
+    "max_bytes": Flag("largest message", "16M"),
+    "factor": Flag("from one message size to the next", "8"),
+    "fit": Flag("file to write latency and bandwidth of every collective to, as JSON"),
+    # Sweeps
+    "repetitions": Flag("runs of each cell, each in a process of its own", "1"),
+    "cell_timeout_s": Flag("seconds after which a run is ended and the next one begins"),
+    "skip_invalid": Flag("leave out cells that make no sense, and say why", boolean=True),
+    "export": Flag("table of one row per run to write, ending in .csv or .parquet"),
+    "export_only": Flag("run nothing: show and export what --out has", boolean=True),
     # Output
-    "format": Flag("text or json", "text"),
+    "format": Flag("text or json; collectives: nccl too, as nccl-tests prints it", "text"),
     # Input
     "flagfile": Flag("file of flags, such as flags/quickstart.flags; the command line overrides"),
 }
@@ -74,7 +97,9 @@ FLAGS: dict[str, Flag] = {
 _OWN_READER = ("flagfile",)
 
 # Not fields of an experiment.
-COMMAND_FLAGS = ("runs", "out", "format", "flagfile")
+_COLLECTIVES = ("kinds", "axis", "ranks", "min_bytes", "max_bytes", "factor", "fit")
+_SWEEP = ("repetitions", "cell_timeout_s", "skip_invalid", "export", "export_only")
+COMMAND_FLAGS = ("runs", "out", "format", "flagfile", *_COLLECTIVES, *_SWEEP)
 EXPERIMENT_FLAGS = tuple(name for name in FLAGS if name not in COMMAND_FLAGS)
 
 
@@ -127,6 +152,29 @@ def split_flagfiles(words: Sequence[str]) -> tuple[list[str], list[str]]:
         else:
             names.append(words.pop(0) if words else "")
     return rest, names
+
+
+def split_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words that are flags or their values, and those that stand alone.
+
+    After '--' all stand alone. An unknown flag is taken to have a value.
+    """
+    flags: list[str] = []
+    alone: list[str] = []
+    words = list(words)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            return flags, alone + words
+        if not word.startswith("-") or word == "-":
+            alone.append(word)
+            continue
+        flags.append(word)
+        name = word.lstrip("-")
+        boolean = any(row.boolean and name in (n, f"no{n}") for n, row in FLAGS.items())
+        if "=" not in name and not boolean and words and not words[0].startswith("-"):
+            flags.append(words.pop(0))
+    return flags, alone
 
 
 def unknown_flag(name: str) -> str:

@@ -22,11 +22,19 @@ from jaxbench.launch.environment import ensure_environment
 COMMANDS: dict[str, str] = {
     "run": "jaxbench.cli.run",
     "plan": "jaxbench.cli.plan",
+    "collectives": "jaxbench.cli.collectives",
+    "sweep": "jaxbench.cli.sweep",
+    "compare": "jaxbench.cli.compare",
+    "doctor": "jaxbench.cli.doctor",
 }
 
 SUMMARIES: dict[str, str] = {
     "run": "run strategies on a real or virtual device mesh, check and record them",
     "plan": "say what strategies will communicate, without devices",
+    "collectives": "time collectives one by one, as nccl-tests does",
+    "sweep": "run every combination of flags, each in a process of its own",
+    "compare": "say of two sets of results whether one is slower",
+    "doctor": "check this installation and say what is wrong",
 }
 
 HELP = ("--help", "-h", "-help", "--helpfull", "help")
@@ -103,7 +111,7 @@ def say_faults(who: str, faults: Sequence[str]) -> int:
 
 def overview() -> str:
     """Return the help of the command itself."""
-    rows = "\n".join(f"  {name:<10} {SUMMARIES[name]}" for name in COMMANDS)
+    rows = "\n".join(f"  {name:<12} {SUMMARIES[name]}" for name in COMMANDS)
     return f"""jaxbench {__version__}: how distributed AI training behaves on a machine.
 
 usage: jaxbench COMMAND [--flag=value ...]

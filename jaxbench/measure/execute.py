@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,9 +17,10 @@ from jaxbench.jaxprs import equations
 from jaxbench.measure.agree import agree, everywhere
 from jaxbench.measure.calibrate import Calibration, Check, calibrate
 from jaxbench.measure.machine import choose_payload
+from jaxbench.measure.profile import profile_run
 from jaxbench.measure.record import append_record
 from jaxbench.measure.run import Run, record_of
-from jaxbench.measure.timing import run_rounds
+from jaxbench.measure.timing import run_rounds, warm_up
 from jaxbench.payload.interface import Payload
 from jaxbench.primitives import compute_p
 from jaxbench.program import Traced, trace
@@ -31,6 +33,8 @@ from jaxbench.readings.ranks import Ranks
 from jaxbench.readings.sites import find_sites
 from jaxbench.readings.values import check_all_values, check_seen
 from jaxbench.readings.variants import VARIANTS, payloads, variant, variant_fault
+
+PROFILED_STEPS = 3
 
 CHECKED_LENGTHS = 2  # computes whose achieved time is verified, those that make up most of a step
 
@@ -67,7 +71,7 @@ def run_experiments(
     for run in runs:
         _say(f"{run.experiment.describe()} ...")
         try:
-            _execute(run, calibrations)
+            _execute(run, calibrations, out)
         except RunError as error:
             run.failure = str(error)
         except Exception as error:  # of JAX or the system: it costs this run only
@@ -85,7 +89,7 @@ def run_experiments(
     return records
 
 
-def _execute(run: Run, calibrations: Calibrations) -> None:
+def _execute(run: Run, calibrations: Calibrations, out: str) -> None:
     """Check, calibrate, compile, check what was compiled, and time."""
     experiment, mesh = run.experiment, run.mesh
     run.warnings += experiment.notes
@@ -138,16 +142,20 @@ def _execute(run: Run, calibrations: Calibrations) -> None:
         if not run.checks["values_ok"]:
             raise RunError("; ".join(found.faults) or "wrong values, on another process only")
 
+    programs = {name: built.compiled for name, built in run.executables.items()}
+    state = make_buffers(program, mesh)
+    warm_up(programs, state, rule=run.warm_up, timed=run.timed, after_first=look)
     run_rounds(
-        {name: built.compiled for name, built in run.executables.items()},
-        make_buffers(program, mesh),
-        warmup=experiment.warmup,
-        rounds=experiment.steps,
+        programs,
+        rule=run.stop,
         seed=agree(experiment.seed),
         timed=run.timed,
         watched=("compute_only",),
-        after_first=look,
     )
+    if experiment.profile:
+        folder = Path(out) / "profile" / run.id
+        full = run.executables["full"]
+        run.profile = profile_run(full, run.timed.state, run.plan, PROFILED_STEPS, folder)
     run.partial = False
 
 

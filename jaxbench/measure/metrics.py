@@ -31,7 +31,15 @@ METRICS: dict[str, Metric] = {
     "latency_s": Metric("s", "the rest of the step whose collectives carry 1 element"),
     "transfer_hidden_s": Metric("s", "transfer without compute less transfer_exposed_s"),
     "communication_relevance": Metric("1", "(step - compute) / step: bubble and skew included"),
+    "profile_exposed_s": Metric("s", "collectives not behind compute, from the profile's spans"),
+    "profile_transfer_s": Metric("s", "profile_exposed_s without waiting for peers"),
     "communication_share": Metric("1", "(step - compute - bubble - skew) / step"),
+    # Collectives one by one; see microbenchmark.py
+    "collective_s": Metric("s", "one collective among many in a row: no dispatch, no compute"),
+    "algorithmic_bandwidth_Bps": Metric("B/s", "size of a collective divided by collective_s"),
+    "bus_bandwidth_Bps": Metric("B/s", "algorithmic bandwidth times the bus factor of nccl-tests"),
+    "step_p95_s": Metric("s", "95th percentile of the steps behind step_s; null below n = 20"),
+    "step_p99_s": Metric("s", "99th percentile of the steps behind step_s; null below n = 100"),
 }
 
 

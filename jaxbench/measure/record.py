@@ -39,6 +39,7 @@ FIELDS = (
     "samples",
     "device_ready_s",
     "metrics",
+    "profile",
     "warnings",
     "partial",
 )
@@ -47,10 +48,12 @@ FIELDS = (
 def make_record(**fields: Any) -> dict[str, Any]:
     """Return a record of the given fields, with `schema`, `id` and `time` filled in.
 
-    `partial` is False unless given. Raises TypeError if a field is missing or has no place.
+    `partial` is False and `profile` null unless given. Raises TypeError if a field is missing or
+    has no place.
     """
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    given = {"schema": SCHEMA, "id": uuid.uuid4().hex, "time": now, "partial": False, **fields}
+    given = {"schema": SCHEMA, "id": uuid.uuid4().hex, "time": now, "partial": False}
+    given |= {"profile": None, **fields}
     if wrong := set(FIELDS) ^ set(given):
         raise TypeError(f"record fields missing or unknown: {', '.join(sorted(wrong))}")
     return {name: given[name] for name in FIELDS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,10 +16,15 @@ from jaxbench.measure.host import environment
 from jaxbench.measure.metrics import metric
 from jaxbench.measure.record import make_record
 from jaxbench.measure.statistics import median
+from jaxbench.measure.steady import WarmUp
+from jaxbench.measure.stopping import StopRule
 from jaxbench.measure.timing import Timed
 from jaxbench.readings.build import Executable
 from jaxbench.readings.plan import Plan
+from jaxbench.readings.profile_reading import ProfileReading
 from jaxbench.readings.variants import VARIANTS
+
+MOST_WARM_UP, WARM_UP_S = 20, 10.0  # steps and seconds of a program
 
 
 @dataclass
@@ -28,7 +34,9 @@ class Run:
     experiment: Experiment
     plan: Plan
     mesh: Mesh
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
     timed: Timed = field(default_factory=Timed)
+    profile: ProfileReading | None = None
     executables: dict[str, Executable] = field(default_factory=dict)
     checks: dict[str, Any] = field(
         default_factory=lambda: {"plan_equals_compiled": None, "values_ok": None}
@@ -38,6 +46,17 @@ class Run:
     partial: bool = True
     failure: str | None = None
 
+    @property
+    def warm_up(self) -> WarmUp:
+        """When the steps are steady; bounded, for a step may take seconds."""
+        return WarmUp(least=self.experiment.warmup, most=MOST_WARM_UP, max_seconds=WARM_UP_S)
+
+    @property
+    def stop(self) -> StopRule:
+        """When there are enough steps."""
+        e = self.experiment
+        return StopRule(e.steps, e.min_seconds, e.until_ci, max_steps=e.max_steps)
+
 
 def record_of(run: Run, command: Sequence[str]) -> dict[str, Any]:
     """Return the record of a run, whole or not."""
@@ -46,9 +65,16 @@ def record_of(run: Run, command: Sequence[str]) -> dict[str, Any]:
     samples, ready = _samples(run), _ready(run)
     metrics = _metrics(run, samples, ready)
     warnings = run.warnings + decomposition.warnings(metrics)
+    full, warm = timed.samples_s.get("full", []), timed.warmup_s
+    if not run.partial:
+        warnings += run.stop.warnings(full)
+        unsteady = [name for name, taken in warm.items() if run.warm_up.warnings(taken)]
+        if unsteady:
+            warnings.append(f"not steady after warm-up: {', '.join(unsteady)}")
     if run.failure:
         warnings.append(f"failed: {run.failure}")
     return make_record(
+        id=run.id,
         command=list(command),
         seed=experiment.seed,
         scales={"time_scale": experiment.time_scale, "size_scale": experiment.size_scale},
@@ -62,10 +88,14 @@ def record_of(run: Run, command: Sequence[str]) -> dict[str, Any]:
             "lower_s": executable.lower_s if executable else None,
             "compile_s": executable.compile_s if executable else None,
             "first_call_s": timed.first_call_s,
+            "warmup_s": warm,
+            "warmup": {name: run.warm_up.outcome(taken) for name, taken in warm.items()},
+            "stop": run.stop.outcome(full) if full else None,
         },
         samples=samples,
         device_ready_s=ready,
         metrics=metrics,
+        profile=run.profile.to_json() if run.profile else None,
         warnings=warnings,
         partial=run.partial,
     )
@@ -122,4 +152,15 @@ def _metrics(
         "exposed_s": derived("exposed_s", lambda s: s - compute_s),
         "throughput": derived("throughput", lambda s: w.global_batch / s),
         **parts,
+        **_profile_metrics(run.profile),
     }
+
+
+def _profile_metrics(profile: ProfileReading | None) -> dict[str, Any]:
+    """Return the second estimate, independent of the variants: from the profile's spans."""
+    found = {}
+    for name in ("exposed_s", "transfer_s"):
+        taken = median(profile.per_step(name) if profile else [])
+        key = f"profile_{name}"
+        found[key] = metric(key, taken.value, ci_low=taken.ci_low, ci_high=taken.ci_high, n=taken.n)
+    return found

@@ -10,6 +10,10 @@ from typing import Any
 
 import jax
 
+from jaxbench.measure.agree import agree
+from jaxbench.measure.steady import WarmUp
+from jaxbench.measure.stopping import StopRule
+
 Step = Callable[..., Any]
 
 LOOK_S = 20e-6  # asked for between two looks; about 80 us pass, little beside a skew
@@ -31,42 +35,55 @@ class Timed:
     state: Sequence[jax.Array] = ()
 
 
-def run_rounds(
+def warm_up(
     programs: Mapping[str, Step],
     state: Sequence[jax.Array],
     *,
-    warmup: int,
-    rounds: int,
-    seed: int,
+    rule: WarmUp,
     timed: Timed,
-    watched: Collection[str] = (),
     after_first: Callable[[jax.Array], None] = lambda seen: None,
 ) -> None:
-    """Call every program `warmup` times, then `rounds` times in random order, filling `timed`.
+    """Call every program until its steps are steady, filling `timed`.
 
     The programs share one state: each call's is the result of the one before (buffers are
     donated). `after_first` gets what the first program's first call returned last; if it raises,
-    nothing is timed. `seed` decides the order, the same on every process. Of the `watched`
-    programs it is found out when each device is ready; others are waited for device by device.
+    nothing more is called.
     """
-    order = random.Random(seed)
     timed.state = state
     for name, step in programs.items():
         taken = timed.warmup_s.setdefault(name, [])
-        for _ in range(warmup):
+        while not agree(int(rule.decide(taken))):
             seconds, _, timed.state, seen = time_step(step, timed.state)
             taken.append(seconds)
             if timed.first_call_s is None:
                 timed.first_call_s = seconds
                 after_first(seen)
-    for name in programs:
+
+
+def run_rounds(
+    programs: Mapping[str, Step],
+    *,
+    rule: StopRule,
+    seed: int,
+    timed: Timed,
+    watched: Collection[str] = (),
+) -> None:
+    """Call every program once a round, in random order, until the first one's steps are enough.
+
+    `seed` decides the order, the same on every process. Of the `watched` programs it is found out
+    when each device is ready; others are waited for device by device.
+    """
+    order, names = random.Random(seed), list(programs)
+    for name in names:
         timed.samples_s[name], timed.ready_s[name] = [], []
-    for _ in range(rounds):
-        for name in order.sample(list(programs), len(programs)):
-            watch = name in watched
-            seconds, ready, timed.state, _ = time_step(programs[name], timed.state, watch=watch)
-            timed.samples_s[name].append(seconds)
-            timed.ready_s[name].append(ready)
+    while more := agree(rule.more(timed.samples_s[names[0]])):
+        for _ in range(more):
+            for name in order.sample(names, len(names)):
+                seconds, ready, timed.state, _ = time_step(
+                    programs[name], timed.state, watch=name in watched
+                )
+                timed.samples_s[name].append(seconds)
+                timed.ready_s[name].append(ready)
 
 
 def time_step(

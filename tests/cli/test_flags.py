@@ -12,6 +12,7 @@ from jaxbench.cli.flags import (
     Parsed,
     foreign_flags,
     parse_words,
+    split_arguments,
     split_flagfiles,
 )
 from jaxbench.experiment import Experiment
@@ -72,3 +73,23 @@ def test_flagfiles_are_taken_out() -> None:
 
 def test_a_flag_of_another_command() -> None:
     assert foreign_flags("plan", ["out", "batch"], ["batch"]) == ["plan has no flag '--out'"]
+
+
+@pytest.mark.parametrize(
+    ("words", "flags", "alone"),
+    [
+        (["a", "--steps=3", "b"], ["--steps=3"], ["a", "b"]),
+        (["--steps", "3", "a"], ["--steps", "3"], ["a"]),
+        (["--recompute", "a", "--norecompute", "-"], ["--recompute", "--norecompute"], ["a", "-"]),
+        (["--steps", "--batch", "4", "a"], ["--steps", "--batch", "4"], ["a"]),
+        (
+            ["--flagfile", "f", "--nonesuch", "3", "a"],
+            ["--flagfile", "f", "--nonesuch", "3"],
+            ["a"],
+        ),
+        (["a", "--", "-b", "--steps=3"], [], ["a", "-b", "--steps=3"]),
+        (["a", "--steps"], ["--steps"], ["a"]),
+    ],
+)
+def test_words_that_stand_alone(words: list[str], flags: list[str], alone: list[str]) -> None:
+    assert split_arguments(words) == (flags, alone)

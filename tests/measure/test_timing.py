@@ -9,7 +9,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxbench.measure.timing import Timed, run_rounds, watch_shards
+from jaxbench.measure.steady import WarmUp
+from jaxbench.measure.stopping import StopRule
+from jaxbench.measure.timing import Timed, run_rounds, warm_up, watch_shards
+
+TWICE = WarmUp(least=2, most=2)
 
 
 class Counter:
@@ -25,7 +29,8 @@ class Counter:
 
 def test_every_step_continues_the_one_before_and_every_round_has_every_program() -> None:
     steps, timed = {"full": Counter(), "sync_only": Counter()}, Timed()
-    run_rounds(steps, [jnp.zeros(1)], warmup=2, rounds=5, seed=0, timed=timed)
+    warm_up(steps, [jnp.zeros(1)], rule=TWICE, timed=timed)
+    run_rounds(steps, rule=StopRule(steps=5), seed=0, timed=timed)
     assert [step.calls for step in steps.values()] == [7, 7]
     assert timed.state[0].tolist() == [14.0]
     for name in steps:
@@ -47,7 +52,7 @@ def order_of(seed: int) -> list[str]:
         return step
 
     programs = {name: program(name) for name in "abc"}
-    run_rounds(programs, [jnp.zeros(1)], warmup=0, rounds=20, seed=seed, timed=Timed())
+    run_rounds(programs, rule=StopRule(20), seed=seed, timed=Timed(state=[jnp.zeros(1)]))
     return called
 
 
@@ -65,15 +70,7 @@ def test_a_failed_check_of_the_first_call_leaves_nothing_timed() -> None:
 
     step, timed = Counter(), Timed()
     with pytest.raises(ValueError, match="wrong"):
-        run_rounds(
-            {"full": step},
-            [jnp.zeros(1)],
-            warmup=2,
-            rounds=5,
-            seed=0,
-            timed=timed,
-            after_first=refuse,
-        )
+        warm_up({"full": step}, [jnp.zeros(1)], rule=TWICE, timed=timed, after_first=refuse)
     assert step.calls == 1 and timed.samples_s == {}
 
 
@@ -86,7 +83,8 @@ def test_an_interruption_keeps_what_was_measured() -> None:
         return step(state)
 
     with pytest.raises(KeyboardInterrupt):
-        run_rounds({"full": interrupted}, [jnp.zeros(1)], warmup=2, rounds=50, seed=0, timed=timed)
+        warm_up({"full": interrupted}, [jnp.zeros(1)], rule=TWICE, timed=timed)
+        run_rounds({"full": interrupted}, rule=StopRule(steps=50), seed=0, timed=timed)
     assert len(timed.samples_s["full"]) == 2
 
 
