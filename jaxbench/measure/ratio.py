@@ -113,7 +113,7 @@ def ratio_of_medians(
     runs = (len(sides[0]), len(sides[1]))
     if min(runs) == 0:
         return Ratio(None, None, None, n, "none", runs)
-    medians = [[_middle(run) for run in side] for side in sides]
+    medians = [[statistics.median(run) for run in side] for side in sides]
     if min(runs) > 1:
         ratio = ratio_of_geometric_means(medians[0], medians[1], confidence, seed=seed)
         return replace(ratio, n=n, runs=runs)
@@ -221,10 +221,6 @@ def _resampled_means(logs: Any, random: Any, resamples: int = RESAMPLES) -> tupl
         squares[start:end] = np.einsum("ij,ij->i", drawn, drawn) / n
     errors = np.maximum(squares - means**2, 0) / (n - 1)
     return means + middle, errors
-
-
-def _middle(samples: Sequence[float]) -> float:
-    return statistics.median(samples)
 
 
 def _variance_of_log_median(samples: Sequence[float], seed: int) -> float:
