@@ -22,7 +22,7 @@ TARGETS = ("a100", "h100", "v5e", "v6e")
 LIMIT_S = 240
 
 # Cases that say nothing new about a compiler: they differ in numbers or in the timing model only.
-ALIKE = {"dp-1", "dp-3", "fsdp-one-unit", "fsdp-1x6", "pp-1", "pp-6", "ep-1", "ep-top1"}
+ALIKE = {"dp-1", "fsdp-1", "dp-3", "fsdp-one-unit", "fsdp-1x6", "pp-1", "pp-6", "ep-1", "ep-top1"}
 
 
 # What a second device of a kind is compiled for: one case of each strategy.
