@@ -26,7 +26,7 @@ ALIKE = {"dp-1", "fsdp-1", "dp-3", "fsdp-one-unit", "fsdp-1x6", "pp-1", "pp-6", 
 
 
 # What a second device of a kind is compiled for: one case of each strategy.
-FEW = ("dp-8", "fsdp-2x4", "pp-2x4", "tp-2x2x2", "tp-sequence-1f1b", "ep-2x2x2")
+FEW: tuple[str, ...] = ("dp-8", "fsdp-2x4", "pp-2x4", "tp-2x2x2", "tp-sequence-1f1b", "ep-2x2x2")
 
 
 def names_for(target: str) -> list[str]:
