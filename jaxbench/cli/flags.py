@@ -53,7 +53,7 @@ FLAGS: dict[str, Flag] = {
     "backward_s": Flag("backward seconds of the whole model, beside --forward_s"),
     "time_scale": Flag("factor on all compute seconds"),
     "size_scale": Flag("factor on all element counts"),
-    "padding": Flag("of shards: 'exact', or to 'tpu' tiles (at most 1.6 %, from 128 kB on)"),
+    "padding": Flag("of shards: 'exact', or to 'tpu' tiles (1.7 % at most from 123,000 elements)"),
     # The run
     "payload": Flag("what stands for compute: auto, matmul, sleep or none"),
     "steps": Flag("timed steps"),
