@@ -45,7 +45,12 @@ def available_bytes(device: Any) -> int | None:
     return stats.get("bytes_limit")
 
 
-def memory_fault(needed_per_device: int, devices: list[Any], what: str) -> str | None:
+def memory_fault(
+    needed_per_device: int,
+    devices: list[Any],
+    what: str,
+    remedy: str = "lower --size_scale, or use more devices",
+) -> str | None:
     """Return why `devices` can't hold `needed_per_device` bytes each, None if they can."""
     available = available_bytes(devices[0])
     shared = devices[0].platform == "cpu"
@@ -54,10 +59,8 @@ def memory_fault(needed_per_device: int, devices: list[Any], what: str) -> str |
     if available is None or needed <= available:
         return None
     where = "this host has free" if shared else f"a device ({devices[0].device_kind}) has"
-    return (
-        f"{what} needs {format_bytes(needed)} of memory, {where} {format_bytes(available)}: "
-        "lower --size_scale, or use more devices"
-    )
+    asked, there = format_bytes(needed), format_bytes(available)
+    return f"{what} needs {asked} of memory, {where} {there}: {remedy}"
 
 
 def _host_available() -> int | None:

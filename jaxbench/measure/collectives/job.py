@@ -20,12 +20,11 @@ from jaxbench.measure.collectives.fit_file import fits_document, write_fits
 from jaxbench.measure.collectives.kinds import KINDS, ROOT
 from jaxbench.measure.collectives.request import Request
 from jaxbench.measure.host import environment
-from jaxbench.measure.machine import available_bytes
+from jaxbench.measure.machine import memory_fault
 from jaxbench.measure.metrics import metric
 from jaxbench.measure.record import append_record, make_record
 from jaxbench.measure.statistics import Median, percentile
 from jaxbench.readings.plan import Row, wire_factor
-from jaxbench.units import format_bytes
 
 
 @dataclass
@@ -275,18 +274,9 @@ def _plan(measured: Measured) -> list[dict[str, Any]]:
 
 def _memory_fault(cells: Sequence[Cell], mesh: Mesh) -> str | None:
     """Return why the devices can't hold the cells, before anything is allocated."""
-    needed, device = needed_bytes(cells, mesh), mesh.devices.flat[0]
-    shared = device.platform == "cpu"
-    devices = list(mesh.devices.flat)
-    local = sum(d.process_index == device.process_index for d in devices)
-    needed *= local if shared else 1
-    available = available_bytes(device)
-    if available is None or needed <= available:
-        return None
-    where = "this host has free" if shared else f"a device ({device.device_kind}) has"
-    return (
-        f"these sizes need {format_bytes(needed)} of memory, {where} {format_bytes(available)}: "
-        "lower --max_bytes, or take fewer kinds, dtypes or sizes"
+    remedy = "lower --max_bytes, or take fewer kinds, dtypes or sizes"
+    return memory_fault(
+        needed_bytes(cells, mesh), list(mesh.devices.flat), "this grid of sizes", remedy
     )
 
 

@@ -14,6 +14,7 @@ from jax.sharding import AxisType, Mesh
 
 from jaxbench.errors import InputError
 from jaxbench.fills import fill_value
+from jaxbench.measure import machine
 from jaxbench.measure.collectives import bench as microbenchmark
 from jaxbench.measure.collectives import job
 from jaxbench.measure.collectives.bench import (
@@ -438,9 +439,9 @@ def test_an_interruption_keeps_what_was_measured(
 
 
 def test_memory_is_asked_for_before_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "available_bytes", lambda device: 1 << 30)
+    monkeypatch.setattr(machine, "available_bytes", lambda device: 1 << 30)
     request = a_request(min_bytes="1G", max_bytes="1G")
-    with pytest.raises(InputError, match=r"need 8.59 GB of memory.*1.07 GB: lower --max_bytes"):
+    with pytest.raises(InputError, match=r"needs 8.59 GB of memory.*1.07 GB: lower --max_bytes"):
         run_collectives(request, command=["jaxbench"])
 
 
