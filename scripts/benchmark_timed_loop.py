@@ -30,7 +30,7 @@ from jaxbench.readings.compiler_options import compiler_options
 from jaxbench.readings.plan import build_program
 
 SHARE, FLOOR_S = 0.02, 20e-6
-ROUNDS = 400
+ROUNDS = 1500  # the median of a difference is then known to a thirtieth of its spread or so
 
 
 def main() -> int:

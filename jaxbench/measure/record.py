@@ -22,7 +22,8 @@ SCHEMA = 1
 FILE_NAME = "runs.jsonl"
 
 # The top-level fields of a record, in the order in which they are written. `samples` is
-# {variant: [steps][processes] seconds}, `device_ready_s` {variant: [steps][devices] seconds}.
+# {variant: [steps][processes] seconds}, `device_ready_s` {variant: [steps][devices] seconds} of the
+# variants without collectives (collectives end all devices of a step together).
 FIELDS = (
     "schema",
     "id",

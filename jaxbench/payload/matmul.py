@@ -30,7 +30,8 @@ ACCELERATOR_SIZES = (1024, 4096)
 ACCELERATOR_DTYPES = ("float32", "bfloat16", "float16")
 NARROW_DTYPE = "bfloat16"  # stands for types that matrix units don't take as they are (fp8)
 
-FITTED_S = 0.010  # length of the loop whose time a fit takes
+FITTED_S = 0.010  # length of the longer of the two loops that a line is laid through,
+FEW = 8  # which has that many times the trips of the shorter
 CPU_FLOPS = 5e10  # a device's rate to start from; only costs time if it is far off
 ACCELERATOR_FLOPS = 1e14
 MOST_TRIPS = 2**26
@@ -133,7 +134,11 @@ def fit(clock: Clock, platform: str, dtype: str) -> MatmulFit:
 
 
 def _fit_line(clock: Clock, size: int, dtype: str, assumed_flops: float) -> Line:
-    """Compare a loop of about FITTED_S (at least 2 trips) with a single product."""
+    """Compare a loop of about FITTED_S (at least 2 trips) with one of a FEW-th of its trips.
+
+    Not with a single product: the first trips of a loop take longer than the later ones on CPU, and
+    a loop of one doesn't show it.
+    """
     trips = max(1, round(FITTED_S / 4 * assumed_flops / Matmul(1, size, dtype).flops))
     (seconds,) = clock([Matmul(trips, size, dtype)])
     while seconds < FITTED_S / 16:  # too short to extrapolate from
@@ -145,8 +150,9 @@ def _fit_line(clock: Clock, size: int, dtype: str, assumed_flops: float) -> Line
         trips *= 16
         (seconds,) = clock([Matmul(trips, size, dtype)])
     many = max(2, round(trips * FITTED_S / seconds))
-    long_s, single_s = clock([Matmul(many, size, dtype), Matmul(1, size, dtype)])
-    trip_s = (long_s - single_s) / (many - 1)
+    few = max(1, round(many / FEW))
+    long_s, short_s = clock([Matmul(many, size, dtype), Matmul(few, size, dtype)])
+    trip_s = (long_s - short_s) / (many - few)
     if trip_s <= 0:  # noise larger than the difference: the best guess left
         return Line(size, dtype, long_s / many, 0.0)
-    return Line(size, dtype, trip_s, max(0.0, single_s - trip_s))
+    return Line(size, dtype, trip_s, max(0.0, short_s - few * trip_s))

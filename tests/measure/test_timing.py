@@ -30,14 +30,16 @@ class Counter:
 def test_every_step_continues_the_one_before_and_every_round_has_every_program() -> None:
     steps, timed = {"full": Counter(), "sync_only": Counter()}, Timed()
     warm_up(steps, [jnp.zeros(1)], rule=TWICE, timed=timed)
-    run_rounds(steps, rule=StopRule(steps=5), seed=0, timed=timed)
+    run_rounds(steps, rule=StopRule(steps=5), seed=0, timed=timed, watched=("sync_only",))
     assert [step.calls for step in steps.values()] == [7, 7]
     assert timed.state[0].tolist() == [14.0]
     for name in steps:
-        assert len(timed.samples_s[name]) == len(timed.ready_s[name]) == 5
-        assert len(timed.warmup_s[name]) == 2
-        for seconds, ready in zip(timed.samples_s[name], timed.ready_s[name], strict=True):
-            assert 0 < ready[0] <= seconds
+        assert len(timed.samples_s[name]) == 5 and len(timed.warmup_s[name]) == 2
+    assert list(timed.ready_s) == ["sync_only"]
+    for seconds, ready in zip(
+        *(d["sync_only"] for d in (timed.samples_s, timed.ready_s)), strict=True
+    ):
+        assert 0 < ready[0] <= seconds
     assert timed.first_call_s == timed.warmup_s["full"][0]
 
 

@@ -172,6 +172,18 @@ def test_a_payload_takes_the_wanted_time(platform, trip_s, seconds):
     assert clock([payload])[0] == pytest.approx(seconds, rel=0.011)
 
 
+@pytest.mark.parametrize("seconds", [2e-3, 1e-2])
+def test_that_the_first_trips_of_a_loop_take_longer_is_seen(seconds):
+    line, _ = steady(2e-6)
+
+    def clock(payloads):
+        times = zip(payloads, line(payloads), strict=True)
+        return [s + 100e-6 * (p.trips > 1) for p, s in times]
+
+    payload = fit(clock, "cpu", "float32").payload(seconds)
+    assert clock([payload])[0] == pytest.approx(seconds, rel=0.011)
+
+
 def test_long_computes_use_large_matrices_and_short_ones_small():
     found = fit(steady(2e-9)[0], "gpu", "bfloat16")
     assert (found.payload(1e-3).size, found.payload(1.0).size) == (1024, 4096)

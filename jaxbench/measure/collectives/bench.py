@@ -57,14 +57,13 @@ class Measured:
     """A cell and what is known of it so far.
 
     `samples_s` holds, by form, [rounds][processes] seconds, of this process only until all rounds
-    are done; `ready_s` when each device of this process was ready in the single executions.
-    `failure` says why there are no samples, `wrong` how many of the looked-at elements were wrong.
+    are done. `failure` says why there are no samples, `wrong` how many of the looked-at elements
+    were wrong.
     """
 
     cell: Cell
     executions: int | None = None
     samples_s: dict[str, list[list[float]]] = field(default_factory=lambda: {f: [] for f in FORMS})
-    ready_s: list[list[float]] = field(default_factory=list)
     checks: dict[str, Any] = field(
         default_factory=lambda: {"plan_equals_compiled": None, "values_ok": None}
     )
@@ -150,12 +149,9 @@ class Bench:
         # The other cells' buffers were touched last: one execution brings this one's back.
         _, _, state, _ = time_step(programs["full"].compiled, self._state(measured.cell))
         taken: dict[str, float] = {}
-        ready: list[float] = []
         for form in self.order.sample(FORMS, len(FORMS)):
-            taken[form], ends, state, _ = time_step(programs[form].compiled, state)
-            ready = ends if form == "full" else ready
+            taken[form], _, state, _ = time_step(programs[form].compiled, state)
         self._states[key] = state
-        measured.ready_s.append(ready)
         for form in FORMS:
             measured.samples_s[form].append([taken[form]])
 

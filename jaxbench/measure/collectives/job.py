@@ -219,7 +219,7 @@ def _record(
         calibration={"payload": "none", "chained_executions": measured.executions},
         timing=measured.timing,
         samples=measured.samples_s,
-        device_ready_s={"full": measured.ready_s},
+        device_ready_s={},
         metrics=cell_metrics(measured),
         warnings=warnings(measured),
         partial=not measured.complete,

@@ -146,7 +146,6 @@ def test_every_kind_is_checked_and_timed() -> None:
         assert all(looked_at[form]["compared"] >= 6 * min(m.cell.count, 64) for form in FORMS)
         assert [len(m.samples_s[form]) for form in FORMS] == [2, 2]
         assert all(len(row) == 1 and row[0] > 0 for row in m.samples_s["full"])
-        assert [len(ends) for ends in m.ready_s] == [6, 6]
         (site,) = m.sites
         assert (site.kind, site.axes) == (EXECUTED[m.cell.kind], ("tensor",))
         assert site.elements == m.cell.elements
