@@ -87,6 +87,17 @@ FLAGS: dict[str, Flag] = {
     "skip_invalid": Flag("leave out cells that make no sense, and say why", boolean=True),
     "export": Flag("table of one row per run to write, ending in .csv or .parquet"),
     "export_only": Flag("run nothing: show and export what --out has", boolean=True),
+    # Simulation
+    "placement": Flag("where ranks are: a class such as inter-group, or nodes:n[1-4,9]"),
+    "topology": Flag("what `scontrol show topology` printed, instead of the system's own network"),
+    "partition_nodes": Flag("nodes of --topology that may be used, as a Slurm hostlist"),
+    "algorithm": Flag("of collectives: auto (the cheapest), or one for all that have it", "auto"),
+    "comm_streams": Flag("axis (collectives of different axes overlap) or one; by hardware"),
+    "fits": Flag("file of fits that jaxbench collectives --fit wrote, instead of cost formulas"),
+    "timeline": Flag("file to write the simulated timeline to, a Perfetto or Chrome trace (JSON)"),
+    "chakra": Flag("folder to write the plan to as Chakra execution traces, one file a rank"),
+    "explain": Flag("show the timeline of the winner", boolean=True),
+    "top": Flag("rows of the ranking to show", "10"),
     # Output
     "format": Flag("text or json; collectives: nccl too, as nccl-tests prints it", "text"),
     # Input
@@ -99,7 +110,19 @@ _OWN_READER = ("flagfile",)
 # Not fields of an experiment.
 _COLLECTIVES = ("kinds", "axis", "ranks", "min_bytes", "max_bytes", "factor", "fit")
 _SWEEP = ("repetitions", "cell_timeout_s", "skip_invalid", "export", "export_only")
-COMMAND_FLAGS = ("runs", "out", "format", "flagfile", *_COLLECTIVES, *_SWEEP)
+_SIMULATION = (
+    "placement",
+    "topology",
+    "partition_nodes",
+    "algorithm",
+    "comm_streams",
+    "fits",
+    "timeline",
+    "chakra",
+    "explain",
+    "top",
+)
+COMMAND_FLAGS = ("runs", "out", "format", "flagfile", *_COLLECTIVES, *_SWEEP, *_SIMULATION)
 EXPERIMENT_FLAGS = tuple(name for name in FLAGS if name not in COMMAND_FLAGS)
 
 

@@ -1,0 +1,1 @@
+"""What a collective costs: formulas by algorithm, and fits to measurements."""

@@ -1,0 +1,1 @@
+"""Where ranks are: nodes, switches and groups of a system, and what a group of ranks crosses."""
