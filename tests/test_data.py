@@ -32,3 +32,21 @@ def test_a_stranger_s_folder_beside_the_package_is_not_ours(
         data.data_folder("flags")
     (tmp_path / "pyproject.toml").touch()
     assert data.data_folder("flags") == tmp_path / "flags"
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"JAXBENCH_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "/a"),
+        ({"XDG_CACHE_HOME": "/b"}, "/b/jaxbench"),
+        ({"HOME": "/home/x"}, "/home/x/.cache/jaxbench"),
+    ],
+)
+def test_the_cache_folder(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str
+) -> None:
+    for name in ("JAXBENCH_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert data.cache_folder() == Path(expected)

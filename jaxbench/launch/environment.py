@@ -10,6 +10,8 @@ import os
 import sys
 from collections.abc import Mapping
 
+from jaxbench.data import cache_folder
+
 # Freed buffers stay with the process: without this a step takes some 100,000 page faults,
 # as glibc returns every large buffer to the kernel and fetches it again, zeroed.
 MALLOC = {
@@ -29,16 +31,33 @@ XLA_FLAGS = {
 # 0 info, 1 warnings, 2 errors: what XLA's C++ prints from.
 LOG = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
+# What is compiled is kept from one process to the next, however short it took to compile.
+CACHE_DIR = "JAX_COMPILATION_CACHE_DIR"
+CACHE = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+
 GUARD = "JAXBENCH_ENVIRONMENT_SET"
 
 
 def additions(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables to set or to replace in `env`; nothing if all is there already."""
-    wanted = {**MALLOC, **LOG}
+    wanted = {**MALLOC, **LOG, **_compilation_cache(env)}
     missing = {name: value for name, value in wanted.items() if name not in env}
     flags = env.get("XLA_FLAGS", "")
     merged = merge_xla_flags(flags, XLA_FLAGS)
     return {**missing, **({"XLA_FLAGS": merged} if merged != flags else {})}
+
+
+def _compilation_cache(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of JAX's compilation cache; none where its folder can't be made."""
+    try:
+        folder = cache_folder(env) / "xla"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return {}
+    return {CACHE_DIR: str(folder), **CACHE} if os.access(folder, os.W_OK) else {}
 
 
 def merge_xla_flags(flags: str, wanted: Mapping[str, str]) -> str:

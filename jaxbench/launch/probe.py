@@ -132,6 +132,7 @@ def _psum() -> dict[str, Any]:
 
 def _native() -> dict[str, Any]:
     """Build or load the native sleep handler, and let it sleep once."""
+    from jaxbench.data import cache_folder
     from jaxbench.payload import native
 
     try:
@@ -144,7 +145,7 @@ def _native() -> dict[str, Any]:
         "missing": missing,
         "available": handler.available,
         "reason": handler.reason,
-        "cache": str(native.cache_dir()),
+        "cache": str(cache_folder()),
     }
 
 

@@ -87,6 +87,8 @@ def record_of(run: Run, command: Sequence[str]) -> dict[str, Any]:
             "trace_s": run.plan.trace_s,
             "lower_s": executable.lower_s if executable else None,
             "compile_s": executable.compile_s if executable else None,
+            "compiled_s": {name: built.compile_s for name, built in run.executables.items()},
+            "compile_cached": executable.cached if executable else None,
             "first_call_s": timed.first_call_s,
             "warmup_s": warm,
             "warmup": {name: run.warm_up.outcome(taken) for name, taken in warm.items()},

@@ -25,6 +25,8 @@ from pathlib import Path
 
 import jax
 
+from jaxbench.data import cache_folder
+
 TARGET = "jaxbench_sleep"
 SOURCE = Path(__file__).with_name("sleep.cc")
 COMPILERS = ("c++", "g++", "clang++")
@@ -55,7 +57,7 @@ def load() -> Native:
     Never raises for what a machine may lack: the outcome says why there is no handler.
     """
     try:
-        library = load_library(cache_dir())
+        library = load_library(cache_folder())
     except _Unavailable as failure:
         return Native(None, str(failure))
     for counter in ("calls", "most_at_once", "stop"):
@@ -83,14 +85,6 @@ def load_library(cache: Path) -> ctypes.CDLL:
                 return _open(_build(compiler, Path(folder), key))
             except OSError as failure:
                 raise _Unavailable(f"the native sleep can't be loaded: {failure}") from failure
-
-
-def cache_dir() -> Path:
-    """Return the folder of built handlers: JAXBENCH_CACHE, else jaxbench in the user's cache."""
-    if own := os.environ.get("JAXBENCH_CACHE"):
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "jaxbench"
 
 
 def find_compiler() -> list[str]:

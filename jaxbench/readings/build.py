@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.monitoring
 import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import AxisType, Mesh, NamedSharding
@@ -18,6 +19,15 @@ from jaxbench.payload import with_payload
 from jaxbench.payload.interface import Payload
 from jaxbench.program import Program, Traced, all_axes
 from jaxbench.rank import rank_number
+
+_cache_hits = [0]  # of JAX's compilation cache in this process
+
+
+def _count_hits(event: str, **_: Any) -> None:
+    _cache_hits[0] += event == "/jax/compilation_cache/cache_hits"
+
+
+jax.monitoring.register_event_listener(_count_hits)
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,7 @@ class Executable:
     text: str
     lower_s: float
     compile_s: float
+    cached: bool  # whether JAX's compilation cache had it, so that compile_s is only its reading
 
     @property
     def temporary_bytes(self) -> int | None:
@@ -67,12 +78,11 @@ def compile_step(
         out_shardings=[sharding] * (len(arguments) + 1),
     )
     lowered = jitted.lower(*arguments)
-    lowered_at = time.perf_counter()
+    lowered_at, hits = time.perf_counter(), _cache_hits[0]
     compiled = lowered.compile(compiler_options={**options})
     done = time.perf_counter()
-    return Executable(
-        traced, compiled, compiled.as_text() or "", lowered_at - start, done - lowered_at
-    )
+    text, cached = compiled.as_text() or "", _cache_hits[0] > hits
+    return Executable(traced, compiled, text, lowered_at - start, done - lowered_at, cached)
 
 
 def make_buffers(program: Program, mesh: Mesh) -> list[jax.Array]:

@@ -5,8 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-from jaxbench.launch.environment import GUARD, MALLOC, XLA_FLAGS, additions, merge_xla_flags
+from jaxbench.launch.environment import (
+    CACHE,
+    CACHE_DIR,
+    GUARD,
+    MALLOC,
+    XLA_FLAGS,
+    additions,
+    merge_xla_flags,
+)
 
 PROGRAM = """
 import os, sys
@@ -17,9 +26,10 @@ print(os.environ["MALLOC_ARENA_MAX"], os.environ.get("XLA_FLAGS"))
 """
 
 
-def test_nothing_set_gets_everything() -> None:
-    added = additions({"PATH": "/bin"})
-    assert added == {**MALLOC, "TF_CPP_MIN_LOG_LEVEL": "2", "XLA_FLAGS": added["XLA_FLAGS"]}
+def test_nothing_set_gets_everything(tmp_path: Path) -> None:
+    added = additions({"JAXBENCH_CACHE": str(tmp_path)})
+    flags = {"TF_CPP_MIN_LOG_LEVEL": "2", "XLA_FLAGS": added["XLA_FLAGS"]}
+    assert added == {**MALLOC, **flags, **CACHE, CACHE_DIR: str(tmp_path / "xla")}
     assert added["XLA_FLAGS"].split() == [f"{name}={value}" for name, value in XLA_FLAGS.items()]
 
 
@@ -38,6 +48,17 @@ def test_a_user_s_values_win() -> None:
     assert len({flag.partition("=")[0] for flag in flags}) == len(flags)
 
 
+def test_without_a_folder_for_it_there_is_no_compilation_cache(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    added = additions({"JAXBENCH_CACHE": str(tmp_path / "file")})
+    assert added and not {CACHE_DIR, *CACHE} & set(added)
+
+
+def test_the_user_s_compilation_cache_wins(tmp_path: Path) -> None:
+    own = {"JAXBENCH_CACHE": str(tmp_path), CACHE_DIR: "/theirs"}
+    assert CACHE_DIR not in additions(own)
+
+
 def test_flags_that_are_all_there_are_left_as_written() -> None:
     assert merge_xla_flags("  --a=1   --b", {"--a": "2", "--b": "3"}) == "  --a=1   --b"
 
@@ -47,7 +68,7 @@ def run(**env: str) -> list[str]:
     clean = {
         name: value
         for name, value in os.environ.items()
-        if name not in (*MALLOC, GUARD, "XLA_FLAGS", "TF_CPP_MIN_LOG_LEVEL")
+        if name not in (*MALLOC, *CACHE, CACHE_DIR, GUARD, "XLA_FLAGS", "TF_CPP_MIN_LOG_LEVEL")
     }
     command = [sys.executable, "-c", PROGRAM, "a word"]
     done = subprocess.run(command, env={**clean, **env}, capture_output=True, text=True, timeout=60)

@@ -141,22 +141,6 @@ def test_a_wanted_compiler_that_is_missing_is_not_replaced_by_another(monkeypatc
     assert "CXX='/nowhere/g++' isn't found" in str(native.load.__wrapped__())
 
 
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({"JAXBENCH_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "/a"),
-        ({"XDG_CACHE_HOME": "/b"}, "/b/jaxbench"),
-        ({"HOME": "/home/x"}, "/home/x/.cache/jaxbench"),
-    ],
-)
-def test_the_cache_folder(monkeypatch, variables, expected):
-    for name in ("JAXBENCH_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert native.cache_dir() == Path(expected)
-
-
 @pytest.mark.skipif(
     not any(map(shutil.which, native.COMPILERS)) and "CXX" not in os.environ,
     reason="no C++ compiler on this machine",

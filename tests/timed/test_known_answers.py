@@ -5,6 +5,7 @@ Nothing else may run meanwhile: `scripts/test` runs these by themselves, after a
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from jaxbench.launch.environment import additions
 from jaxbench.measure.record import read_records
 
 # Another process can disturb a measurement; what is wrong stays wrong.
@@ -70,6 +72,33 @@ def test_communication_hides_behind_long_compute(run: Any) -> None:
     assert found["transfer_hidden_s_low"] > 0
     total = found["transfer_hidden_s"] + found["transfer_exposed_s"]
     assert found["transfer_hidden_s"] > 0.3 * total
+
+
+def test_one_bucket_costs_what_the_collective_alone_does() -> None:
+    """Both are whole executions, so the start of a program is in both or in neither."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).parent / "one_bucket.py")],
+        env={
+            **os.environ,
+            **additions(os.environ),
+            "PYTHONPATH": str(ROOT),
+            "JAX_PLATFORMS": "cpu",
+        },
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["transfer_exposed_s"] == pytest.approx(found["alone_s"], rel=0.20)
+
+
+@pytest.mark.parametrize("flagfile", ["tiny_dp_heavy", "tiny_fsdp_heavy"])
+def test_variants_and_profile_agree(run: Any, flagfile: str) -> None:
+    found = run(flagfile, "--profile")
+    assert found["communication_share"] > 0.4
+    one, two = found["transfer_exposed_s"], found["profile_exposed_s"]
+    assert two == pytest.approx(one, rel=0.15, abs=1e-3)
 
 
 def test_larger_messages_are_more_transfer_and_the_same_compute(run: Any) -> None:
