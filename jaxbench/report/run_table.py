@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxbench.report.profile_table import print_profile
+from jaxbench.report.step_table import print_step, second_estimate
 from jaxbench.table import print_table
 from jaxbench.units import format_rate, format_seconds, format_share
 
@@ -35,6 +36,8 @@ def print_runs(records: Sequence[Mapping[str, Any]]) -> None:
         rows = [(*row, _scales(record)) for row, record in zip(rows, records, strict=True)]
     print_table(header, rows, title=LEGEND[middle])
     for record in records:
+        if record.get("profile") or len(records) == 1:
+            print_step(record)
         if record.get("profile"):
             print_profile(record["profile"])
             print(_two_estimates(record))
@@ -43,13 +46,9 @@ def print_runs(records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _two_estimates(record: Mapping[str, Any]) -> str:
-    """Say what variants and profile make of the exposed transfer, and how far apart they are.
-
-    With a pipeline, ranks wait for peers in its bubble: then waiting is no part of the transfer.
-    """
-    piped = record["experiment"]["mesh"].get("pipeline", 1) > 1
-    second = "profile_transfer_s" if piped else "profile_exposed_s"
-    one, two = (record["metrics"][name] for name in ("transfer_exposed_s", second))
+    """Say what variants and profile make of the exposed transfer, and how far apart they are."""
+    names = ("transfer_exposed_s", second_estimate(record))
+    one, two = (record["metrics"][name] for name in names)
     if one["value"] is None or two["value"] is None:
         return "exposed transfer: not estimated twice (--decompose and --profile do)"
     apart = format_seconds(two["value"] - one["value"])
