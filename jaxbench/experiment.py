@@ -26,6 +26,7 @@ from jaxbench.catalog.models import MODELS
 from jaxbench.catalog.systems import find_system
 from jaxbench.errors import InputError, unknown
 from jaxbench.experiment_rules import find_faults, find_notes
+from jaxbench.timing_model import experts_per_token
 
 __all__ = ["AXES", "STRATEGY_AXES", "Experiment", "Mesh"]
 
@@ -99,8 +100,8 @@ class Experiment:
         fill("mesh", mesh_in_order(dict(self.mesh), self.axis_order))
         model = MODELS[self.model]
         fill("seq_len", self.seq_len or model.seq_len)
-        if model.experts and self.top_k is None:  # DLNetBench sends every token to two
-            fill("top_k", 2 if self.convention == "dlnetbench" else model.top_k)
+        if model.experts:
+            fill("top_k", experts_per_token(model, self.convention, self.top_k))
 
     @classmethod
     def from_flags(cls, given: Mapping[str, str]) -> Experiment:

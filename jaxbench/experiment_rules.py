@@ -18,10 +18,11 @@ from jaxbench.catalog.models import MODELS
 from jaxbench.catalog.systems import find_system, system_names
 from jaxbench.dtypes import DTYPES
 from jaxbench.errors import InputError, unknown
-from jaxbench.timing_model import missing_peak
+from jaxbench.timing_model import experts_per_token, missing_peak
 
 INT64_MAX = 2**63 - 1
 MOST_DEVICES = 1 << 20
+LONGEST_S = 1e9  # 32 years
 
 SMALLEST: dict[str, int] = {  # of whole numbers
     "devices": 1,
@@ -255,13 +256,14 @@ def dispatch_divides(
     microbatches: int,
     seq_len: int | None,
     top_k: int | None,
+    convention: str,
 ) -> Iterator[str]:
     """A*k/e is whole: what a rank sends to each expert rank."""
     ranks, row = _size(mesh, "expert"), MODELS[model]
     if "expert" not in STRATEGY_AXES[strategy] or not row.experts or batch % microbatches:
         return
     elements = batch // microbatches * (seq_len or row.seq_len) * row.hidden
-    elements *= top_k or row.top_k
+    elements *= experts_per_token(row, convention, top_k)
     if elements % ranks:
         yield (
             f"a microbatch of {model} dispatches {elements:,} elements, "
@@ -295,6 +297,25 @@ def peak_is_known(
         yield fault
 
 
+def sizes_fit_64_bits(model: str, size_scale: float) -> Iterator[str]:
+    """Element counts stay whole numbers of 64 bits."""
+    elements = MODELS[model].parameters * size_scale
+    if elements > INT64_MAX:
+        yield f"--size_scale={size_scale:g} makes {elements:.3g} parameters; 64 bits hold 9.22e18"
+
+
+def seconds_are_a_lifetime(
+    forward_s: float | None, backward_s: float | None, time_scale: float
+) -> Iterator[str]:
+    """Seconds of compute stay far from what floating point can't hold."""
+    longest = max(forward_s or 0.0, backward_s or 0.0, 1.0) * time_scale
+    if longest > LONGEST_S:
+        yield (
+            f"--time_scale={time_scale:g} makes computes of {longest:.3g} s or more; "
+            f"{LONGEST_S:g} s is the most"
+        )
+
+
 def delays_are_of_ranks(inject_delay: Any, devices: int) -> Iterator[str]:
     """A delay is positive and of a rank of the mesh, one a rank."""
     ranks = [rank for rank, _ in inject_delay]
@@ -324,6 +345,8 @@ RULES: tuple[Callable[..., Iterator[str]], ...] = (
     dispatch_divides,
     parameters_fill,
     backward_needs_forward,
+    sizes_fit_64_bits,
+    seconds_are_a_lifetime,
     peak_is_known,
     delays_are_of_ranks,
 )

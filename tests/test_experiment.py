@@ -119,6 +119,11 @@ def test_all_faults_are_told_at_once() -> None:
     assert len(text.splitlines()) == 15
 
 
+def test_scales_beyond_all_reason_are_refused() -> None:
+    assert "64 bits hold 9.22e18" in only_fault(DP, size_scale="1e300")
+    assert "computes of 1e+12 s or more; 1e+09 s is the most" in only_fault(DP, time_scale="1e12")
+
+
 def test_nothing_given_tells_what_is_missing() -> None:
     text = "\n".join(faults({}))
     assert "--strategy is missing; known: dp," in text

@@ -38,7 +38,7 @@ def read_flagfile(name: str, folder: Path | None = None, outer: Sequence[Path] =
 
     Raises InputError if a file can't be had; what is wrong inside is in the result.
     """
-    path = find_flagfile(name, folder) or find_flagfile(name)
+    path = (find_flagfile(name, folder) or find_flagfile(name)) if name else None
     if path is None:
         known = [f"flags/{stem}{SUFFIX}" for stem in data_names("flags", SUFFIX)]
         raise InputError(unknown("flagfile", name, known))

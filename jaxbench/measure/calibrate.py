@@ -67,12 +67,8 @@ class Calibration:
         """Return the payload of a compute of `seconds`, its trip count static."""
         return self.fit.payload(seconds)
 
-    def achieved(self, wanted_s: float) -> float:
-        """Measure, in seconds, one compute that should take `wanted_s`, on all devices at once."""
-        return self.check(wanted_s).achieved_s
-
     def check(self, wanted_s: float) -> Check:
-        """Measure as `achieved` does and keep the samples."""
+        """Measure one compute that should take `wanted_s` (seconds), on all devices at once."""
         (samples,) = self.clock.samples([self.payload(wanted_s)])
         return Check(wanted_s, agree(statistics.median(samples)), samples)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxbench.axes import mesh_text
 from jaxbench.report.profile_table import print_profile
 from jaxbench.report.step_table import print_step, second_estimate
 from jaxbench.table import print_table
@@ -60,8 +61,7 @@ def _two_estimates(record: Mapping[str, Any]) -> str:
 
 def _who(record: Mapping[str, Any]) -> tuple[str, str, str]:
     experiment = record["experiment"]
-    mesh = ",".join(f"{axis}={size}" for axis, size in experiment["mesh"].items() if size > 1)
-    return experiment["strategy"], experiment["model"], mesh or "1 device"
+    return experiment["strategy"], experiment["model"], mesh_text(experiment["mesh"].items())
 
 
 def _row(record: Mapping[str, Any], divided: bool) -> tuple[str, ...]:

@@ -76,6 +76,11 @@ def test_a_missing_flagfile_is_one_fault() -> None:
     assert fault.startswith("unknown flagfile 'flags/nonesuch.flags'")
 
 
+def test_a_flagfile_without_a_name_is_no_folder() -> None:
+    (fault,) = read("--flagfile=").faults
+    assert fault.startswith("unknown flagfile ''; known: flags/")
+
+
 def test_a_flagfile_serves_all_commands(tmp_path: Path) -> None:
     path = tmp_path / "a.flags"
     path.write_text("--flagfile=flags/tiny_dp.flags\n--out=there\n--format=json\n")

@@ -125,7 +125,7 @@ def test_every_payload_calibrates_and_is_told_in_json(name):
 
 def test_a_compute_of_some_length_takes_longer_than_none():
     found = calibrate(mesh_of(data=2), "sleep", dtype="float32")
-    assert found.achieved(0.05) > found.achieved(0.0)
+    assert found.check(0.05).achieved_s > found.check(0.0).achieved_s
 
 
 def test_an_unknown_payload_is_told_with_the_known_ones():
@@ -176,7 +176,7 @@ from jaxbench.measure.agree import agree
 from jaxbench.measure.calibrate import calibrate
 mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
 found = calibrate(mesh, "sleep", dtype="float32", seed=1)
-print(agree(0.1 + jax.process_index()), repr(found.fit), found.achieved(0.004))
+print(agree(0.1 + jax.process_index()), repr(found.fit), found.check(0.004).achieved_s)
 """
 
 
