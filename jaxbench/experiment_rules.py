@@ -75,7 +75,8 @@ def find_faults(values: Mapping[str, Any], bad: Iterable[str] = ()) -> list[str]
 
 def _field_fault(name: str, value: Any) -> str | None:
     """Return what is wrong with one value in itself."""
-    if name == "system" and value not in system_names():
+    # A user's file is read, and its faults told, by the rules below.
+    if name == "system" and not value.endswith(".toml") and value not in system_names():
         return unknown("system", value, system_names())
     if name in CHOICES and value not in CHOICES[name]:
         return unknown(name, value, CHOICES[name])

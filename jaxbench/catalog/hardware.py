@@ -242,6 +242,15 @@ HARDWARE: dict[str, Hardware] = {
         scale_up_Bps=400e9,
         mfu=(0.50, 0.60),
     ),
+    "cpu": Hardware(  # one of four virtual devices of XLA that share two cores
+        name="cpu",
+        source=UNVERIFIED,
+        bfloat16_FLOPs=50e9,  # computed as float32
+        tf32_FLOPs=50e9,  # 32 a cycle (AVX2) at 3 GHz, halved
+        memory_bytes=2 * 10**9,
+        memory_Bps=5e9,
+        scale_up_Bps=5.5e9,  # copies within the host's memory
+    ),
 }
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from jaxbench.catalog.hardware import HARDWARE
+from jaxbench.catalog.links import Network, NodeLinks
+from jaxbench.catalog.system_file import checked, parsed
 from jaxbench.data import data_folder, data_names
 from jaxbench.errors import InputError, unknown
 
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """One machine: how many devices of which kind it has."""
+    """One machine: its devices, the links between them, and where each number comes from."""
 
     name: str
     description: str
@@ -22,6 +23,12 @@ class System:
     hardware: str  # a row of HARDWARE
     nodes: int
     devices_per_node: int
+    node: NodeLinks
+    network: Network | None = None  # None: the node's links join all there is
+    # What a job script of this machine needs, such as its partition; keys are Slurm's options.
+    slurm: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    # 'node.device_Bps' -> where that number comes from; 'unverified' where nobody looked it up
+    sources: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def devices(self) -> int:
@@ -35,30 +42,35 @@ def system_names() -> list[str]:
 
 
 def find_system(name: str) -> System:
-    """Return the system `name`; an unknown name or a faulty file is an InputError."""
+    """Return the system `name`, or that of a user's file, if it ends in '.toml'.
+
+    An unknown name or a faulty file is an InputError.
+    """
+    if name.endswith(".toml"):
+        return read_system_file(Path(name))
     if name not in system_names():
         raise InputError(unknown("system", name, system_names()))
-    path = data_folder("meshes") / f"{name}.toml"
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path} is not TOML: {error}") from error
-    return read_system(name, table)
+    return read_system_file(data_folder("meshes") / f"{name}.toml")
 
 
-def read_system(name: str, table: Mapping[str, Any]) -> System:
-    """Return the system of a parsed file; InputError tells everything that is wrong with it."""
-    kinds = {field.name: field.type for field in fields(System) if field.name != "name"}
-    faults = [unknown("key", key, kinds) for key in table if key not in kinds]
-    faults += [f"key '{key}' is missing" for key in kinds if key not in table]
-    for key, value in table.items():
-        if kinds.get(key) == "str" and not (isinstance(value, str) and value):
-            faults.append(f"{key} is {value!r}; it must be a text")
-        if kinds.get(key) == "int" and not (type(value) is int and value > 0):
-            faults.append(f"{key} is {value!r}; it must be a whole number of at least 1")
-    hardware = table.get("hardware")
-    if isinstance(hardware, str) and hardware and hardware not in HARDWARE:
-        faults.append(unknown("hardware", hardware, HARDWARE))
-    if faults:
-        raise InputError([f"system '{name}': {fault}" for fault in faults])
-    return System(name=name, **table)
+def read_system_file(path: Path) -> System:
+    """Return the system of a file, named as it is; InputError tells all faults by line."""
+    table, lines = parsed(path)
+    return read_system(path.stem, table, lines)
+
+
+def read_system(
+    name: str, table: Mapping[str, Any], lines: Mapping[str, int] | None = None
+) -> System:
+    """Return the system of a parsed file; InputError tells everything that is wrong with it.
+
+    `lines` says on which line each key is ('node.kind' -> 7), where that is known.
+    """
+    values = checked(name, table, lines or {})
+    node, network = values.pop("node"), values.pop("network")
+    return System(
+        name=name,
+        node=NodeLinks(**node),
+        network=None if network is None else Network(**network),
+        **values,
+    )

@@ -14,7 +14,11 @@ class Shape:
     """A group of `ranks` on `nodes` different nodes, at most `per_node` of them on one.
 
     `leaves` and `groups` count the different leaf switches and network groups (cells) among its
-    nodes, `tier` is the outermost entry of TIERS that it crosses.
+    nodes, `tier` is the outermost entry of TIERS that it crosses. A *node* is here what the
+    node's links join: a rack of an NVL72, all of a TPU's slice (NodeLinks.nodes).
+
+    On a torus, `hops` is the largest number of links between two ranks that follow each other in
+    the group, of which the first follows the last.
     """
 
     ranks: int
@@ -23,3 +27,4 @@ class Shape:
     leaves: int
     groups: int
     tier: str
+    hops: int = 1
