@@ -76,7 +76,12 @@ def overlap() -> bool:
 
 def compilation() -> bool:
     """Compile the variants of a paper flagfile in two processes."""
-    flags = ("--mesh=data=1,pipeline=4,tensor=2", "--size_scale=1e-5", "--time_scale=1e-4", "--steps=2")
+    flags = (
+        "--mesh=data=1,pipeline=4,tensor=2",
+        "--size_scale=1e-5",
+        "--time_scale=1e-4",
+        "--steps=2",
+    )
     with tempfile.TemporaryDirectory() as cache:
         first, second = (
             run("--flagfile=flags/paper_dp_pp_tp_llama3_70b.flags", *flags, JAXBENCH_CACHE=cache)[0]

@@ -23,6 +23,7 @@ LAYERS: list[set[str]] = [
     {"rank"},
     {"program"},
     {"workload"},
+    {"training_memory"},
     {"topology"},
     {"costs"},
     {"payload"},

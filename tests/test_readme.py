@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from jaxbench.axes import STRATEGY_AXES
-from jaxbench.cli.command import read_command
+from jaxbench.cli.command import read_call, read_command
 from jaxbench.cli.main import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
+
+
+NO_EXPERIMENT = ("advise",)  # commands that find experiments themselves
 
 
 @pytest.mark.parametrize("line", re.findall(r"^jaxbench (.+)$", README, re.MULTILINE))
@@ -24,6 +27,8 @@ def test_commands_are_valid(line: str) -> None:
     module = import_module(COMMANDS[name])
     if hasattr(module, "read"):  # of a command that reads its words itself; raises InputError
         assert module.read(words)
+    elif name in NO_EXPERIMENT:
+        assert read_call(name, words, module.FLAGS).faults == []
     else:
         assert read_command(name, words, module.FLAGS).faults == []
 

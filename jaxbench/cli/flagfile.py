@@ -80,10 +80,13 @@ def read_run(name: str) -> Parsed:
 def override(*layers: Mapping[str, str]) -> dict[str, str]:
     """Merge flag values, the weakest layer first.
 
-    A mesh that says all (it has `data`) replaces a weaker layer's mesh and devices.
+    A mesh that says all (it has `data`) replaces a weaker layer's mesh and devices, a system
+    replaces a weaker layer's hardware: it has its own.
     """
     merged: dict[str, str] = {}
     for layer in layers:
+        if layer.get("system") and "hardware" not in layer:
+            merged.pop("hardware", None)
         if "data" in parse_mesh(layer.get("mesh", ""))[0] and "devices" not in layer:
             merged.pop("devices", None)
         merged.update(layer)

@@ -98,6 +98,7 @@ FLAGS: dict[str, Flag] = {
     "chakra": Flag("folder to write the plan to as Chakra execution traces, one file a rank"),
     "explain": Flag("show the timeline of the winner", boolean=True),
     "top": Flag("rows of the ranking to show", "10"),
+    "conventions": Flag("timing conventions to ask the paper's claims under", "true,dlnetbench"),
     # Output
     "format": Flag("text or json; collectives: nccl too, as nccl-tests prints it", "text"),
     # Input
@@ -121,6 +122,7 @@ _SIMULATION = (
     "chakra",
     "explain",
     "top",
+    "conventions",
 )
 COMMAND_FLAGS = ("runs", "out", "format", "flagfile", *_COLLECTIVES, *_SWEEP, *_SIMULATION)
 EXPERIMENT_FLAGS = tuple(name for name in FLAGS if name not in COMMAND_FLAGS)

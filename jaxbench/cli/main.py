@@ -22,19 +22,25 @@ from jaxbench.launch.environment import ensure_environment
 COMMANDS: dict[str, str] = {
     "run": "jaxbench.cli.run",
     "plan": "jaxbench.cli.plan",
+    "simulate": "jaxbench.cli.simulate",
+    "advise": "jaxbench.cli.advise",
     "collectives": "jaxbench.cli.collectives",
     "sweep": "jaxbench.cli.sweep",
     "compare": "jaxbench.cli.compare",
     "doctor": "jaxbench.cli.doctor",
+    "reproduce-paper": "jaxbench.cli.reproduce_paper",
 }
 
 SUMMARIES: dict[str, str] = {
     "run": "run strategies on a real or virtual device mesh, check and record them",
     "plan": "say what strategies will communicate, without devices",
+    "simulate": "predict steps on any system at any scale, without devices",
+    "advise": "rank strategies and mesh shapes for a model on a system",
     "collectives": "time collectives one by one, as nccl-tests does",
     "sweep": "run every combination of flags, each in a process of its own",
     "compare": "say of two sets of results whether one is slower",
     "doctor": "check this installation and say what is wrong",
+    "reproduce-paper": "ask the simulator for the claims of arXiv 2609.00817",
 }
 
 HELP = ("--help", "-h", "-help", "--helpfull", "help")
@@ -111,7 +117,7 @@ def say_faults(who: str, faults: Sequence[str]) -> int:
 
 def overview() -> str:
     """Return the help of the command itself."""
-    rows = "\n".join(f"  {name:<12} {SUMMARIES[name]}" for name in COMMANDS)
+    rows = "\n".join(f"  {name:<15} {SUMMARIES[name]}" for name in COMMANDS)
     return f"""jaxbench {__version__}: how distributed AI training behaves on a machine.
 
 usage: jaxbench COMMAND [--flag=value ...]

@@ -1,5 +1,7 @@
 """say what strategies will communicate, compute and keep in memory; needs no devices.
 
+Of a shard_map function of yours, too: jaxbench plan module:function (see examples/).
+
 examples:
   jaxbench plan --flagfile=flags/tiny_dp.flags
   jaxbench plan --flagfile=flags/paper_dp_pp_tp_llama3_70b.flags --devices=1024 --format=json
@@ -12,6 +14,7 @@ from collections.abc import Sequence
 
 from jaxbench.cli.command import read_command
 from jaxbench.cli.flags import EXPERIMENT_FLAGS
+from jaxbench.cli.own_program import is_own_program, plan_own_program
 from jaxbench.errors import InputError, unknown
 
 FORMATS = ("text", "json")
@@ -21,6 +24,8 @@ STARTS_BACKEND = False
 
 def main(words: Sequence[str]) -> int:
     """Print the plan of each experiment: text, or one JSON document per line."""
+    if is_own_program(words):
+        return plan_own_program(words)
     command = read_command("plan", words, FLAGS)
     format_ = command.values["format"]
     faults = list(command.faults)

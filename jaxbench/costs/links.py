@@ -116,4 +116,3 @@ def parallel_links(together_Bps: float | None, one_Bps: float) -> int:
     Unknown (None) is one link, which is never full.
     """
     return 1 if together_Bps is None else max(1, round(together_Bps / one_Bps))
-

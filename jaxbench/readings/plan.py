@@ -162,7 +162,7 @@ def plan_traced(
         workload=workload,
         traced=traced,
         sites=tuple(sites),
-        rows=tuple(_rows(sites, counting, traced.program)),
+        rows=tuple(plan_rows(sites, counting, traced.program)),
         compute_s=compute,
         compute_by_label={k: float(v.max()) for k, v in counting.compute_s.items()},
         memory=program_memory(traced, platform),
@@ -171,7 +171,7 @@ def plan_traced(
     )
 
 
-def _rows(sites: Sequence[Site], counting: Counting, program: Program) -> list[Row]:
+def plan_rows(sites: Sequence[Site], counting: Counting, program: Program) -> list[Row]:
     """Merge the sites of one kind, axis, size and dtype into a row, in program order."""
     merged: dict[tuple[Any, ...], list[Site]] = {}
     for site in sites:

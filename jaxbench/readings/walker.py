@@ -8,8 +8,8 @@ of size 1 where all agree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Collection, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
@@ -24,6 +24,16 @@ Path = tuple[int, ...]
 CALLS = ("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint", "custom_jvp_call")
 
 
+class Listing(NamedTuple):
+    """What to do for a jaxpr: its equations by number, each with the variables it is the last to
+    use, and the variables whose equations are left out. (`jaxpr` is kept: its id is the key.)
+    """
+
+    jaxpr: Jaxpr
+    equations: Sequence[tuple[int, Equation, Sequence[Any]]]
+    absent: list[Any]
+
+
 class Walker(Generic[Value]):
     """Evaluates a jaxpr over a reading's values.
 
@@ -36,6 +46,7 @@ class Walker(Generic[Value]):
         self.active = np.ones(ranks.count, bool)
         self.times = 1
         self.path: Path = ()
+        self._listings: dict[int, Listing] = {}
 
     # --- what a reading defines ---
 
@@ -45,6 +56,14 @@ class Walker(Generic[Value]):
 
     def rule(self, eqn: Equation, operands: list[Value]) -> list[Value]:
         """Return the results of an equation without a body."""
+        raise NotImplementedError
+
+    def left_out(self, jaxpr: Jaxpr) -> Collection[int]:
+        """Return the numbers of the equations that don't matter: their results are `nothing`."""
+        return ()
+
+    def nothing(self) -> Value:
+        """Return the value of what a left-out equation would have computed."""
         raise NotImplementedError
 
     def concrete(self, value: Value) -> np.ndarray:
@@ -83,22 +102,37 @@ class Walker(Generic[Value]):
         """Evaluate the equations of `jaxpr` in order."""
         values: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
         values.update(zip(jaxpr.invars, arguments, strict=True))
-        last_use = {v: n for n, e in enumerate(jaxpr.eqns) for v in _variables(e.invars)}
-        kept = set(_variables(jaxpr.outvars))
+        listing = self._listings.get(id(jaxpr)) or self._list(jaxpr)
+        for variable in listing.absent:
+            values[variable] = self.nothing()
 
         def read(atom: Any) -> Value:
             return self.literal(atom.val) if isinstance(atom, Literal) else values[atom]
 
         outer = self.path
-        for number, eqn in enumerate(jaxpr.eqns):
+        for number, eqn, finished in listing.equations:
             self.path = (*outer, number)
             results = self._equation(eqn, [read(v) for v in eqn.invars])
             values.update(zip(eqn.outvars, results, strict=True))
-            for variable in _variables(eqn.invars):
-                if last_use[variable] == number and variable not in kept:
-                    values.pop(variable, None)
+            for variable in finished:
+                values.pop(variable, None)
         self.path = outer
         return [read(v) for v in jaxpr.outvars]
+
+    def _list(self, jaxpr: Jaxpr) -> Listing:
+        """Note what to do for each equation, once for all times that a body is evaluated."""
+        out = self.left_out(jaxpr)
+        kept = [(n, e) for n, e in enumerate(jaxpr.eqns) if n not in out]
+        absent = [v for n in out for v in jaxpr.eqns[n].outvars]
+        last_use = {v: number for number, eqn in kept for v in _variables(eqn.invars)}
+        for variable in _variables(jaxpr.outvars):
+            last_use.pop(variable, None)
+        finished: dict[int, list[Any]] = {}
+        for variable, number in last_use.items():
+            finished.setdefault(number, []).append(variable)
+        equations = [(number, eqn, finished.get(number, ())) for number, eqn in kept]
+        listing = self._listings[id(jaxpr)] = Listing(jaxpr, equations, absent)
+        return listing
 
     def _equation(self, eqn: Equation, operands: list[Value]) -> list[Value]:
         name = eqn.primitive.name

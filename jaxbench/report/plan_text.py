@@ -36,7 +36,7 @@ def render(plan: Plan) -> str:
         f"{plan.experiment.devices} ranks, global batch {plan.workload.global_batch} samples; "
         "per rank and step:",
         "",
-        plain_table(HEADER, [_cells(row) for row in plan.rows]),
+        plain_table(HEADER, [row_cells(row) for row in plan.rows]),
         "",
         f"compute    {spread}",
         f"wire       {format_bytes(total)} sent with ring algorithms (wire x bytes, times count)",
@@ -49,7 +49,8 @@ def render(plan: Plan) -> str:
     return "\n".join(line for number, line in enumerate(lines) if line or number in (2, 4))
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def row_cells(row: Row) -> tuple[str, ...]:
+    """Return the cells of a collective, as HEADER names them."""
     count = str(row.count) if row.count == row.count_min else f"{row.count_min}-{row.count}"
     before = "" if row.full_elements == row.elements else f"{format_count(row.full_elements)} -> "
     return (

@@ -1,7 +1,7 @@
 """What waits for what, and what is free to overlap: the length of a step in closed form.
 
 Each case gives a collective a cost small enough to hide where it may hide, so that a wait too many
-or too few changes the length. Times are of the timing model: F + G = 60 ms.
+or too few changes the length; nothing queues. Times are of the timing model: F + G = 60 ms.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import pytest
 from jaxbench.program import abstract_mesh, trace
 from jaxbench.readings.plan import build_program
 from jaxbench.readings.ranks import Ranks
+from jaxbench.readings.simulate import Semantics, simulate
 from tests.cases import experiment
 from tests.readings.test_variants import story
-from tests.ready_times import step_s
+from tests.simple_costs import ByKind
 
 F, G, C = 0.020, 0.040, 0.0005
 
@@ -23,7 +24,8 @@ F, G, C = 0.020, 0.040, 0.0005
 def length(costs: dict[str, float], **flags: Any) -> float:
     e = experiment(**flags)
     _, program = build_program(e)
-    return step_s(trace(program, abstract_mesh(e.mesh)), Ranks(e.mesh), **costs)
+    closed = trace(program, abstract_mesh(e.mesh)).closed
+    return simulate(closed, Ranks(e.mesh), ByKind(costs), Semantics("unlimited")).step_s
 
 
 def told(**flags: Any) -> list[str]:

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Predicted steps against measured ones, on 8 virtual devices of this machine.
+
+For each tiny workload and its communication-heavy twin, the collectives of its mesh are timed
+(`jaxbench collectives --fit`), the workload is measured, and its step is simulated with those
+times and nothing else: no number comes from the measurement that it is compared with. Prints the
+errors, and beside them those of a predictor that knows compute and bubble only; exits 1 unless
+
+- every predicted step is within 15 % of the measured median,
+- the exposed communication of every heavy twin is within 30 %,
+- the predictor that knows no communication misses both.
+
+    python scripts/compare_simulated.py
+    python scripts/compare_simulated.py dp fsdp
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+STEP, EXPOSED = 0.15, 0.30
+
+# Mesh and kinds of the collectives that a strategy sends.
+MEASURED = {
+    "dp": ("data=8", "all_reduce"),
+    "fsdp": ("data=2,fsdp=4", "all_reduce,all_gather,reduce_scatter"),
+    "dp_pp": ("data=2,pipeline=4", "all_reduce,permute"),
+    "dp_pp_tp": ("data=1,pipeline=4,tensor=2", "all_reduce,permute"),
+    "dp_pp_ep": ("data=2,pipeline=2,expert=2", "all_reduce,all_to_all,permute"),
+}
+COLUMNS = (
+    "workload               step: measured predicted  error  blind   "
+    "exposed: measured predicted  error  blind"
+)
+
+
+def main(strategies: list[str]) -> int:
+    """Measure and predict, print a row per workload, and return the exit code."""
+    print(COLUMNS)
+    missed, blind = 0, []
+    for strategy in strategies or MEASURED:
+        for workload, measured, predicted in compare(strategy):
+            row = errors(measured, predicted)
+            blind.append((row["blind_step"], row["blind_exposed"], workload))
+            failed = abs(row["step"]) > STEP
+            failed |= workload.endswith("_heavy") and abs(row["exposed"]) > EXPOSED
+            missed += failed
+            print(
+                f"{workload:22} {ms(measured['step_s'])} {ms(predicted['step_s'])} "
+                f"{row['step']:+7.1%} {row['blind_step']:+7.1%}   {ms(exposed(measured))} "
+                f"{ms(exposed(predicted))} {row['exposed']:+7.1%} {row['blind_exposed']:+7.1%}"
+                f"{'  MISSED' if failed else ''}",
+                flush=True,
+            )
+    sees_nothing = any(abs(step) > STEP for step, _, _ in blind)
+    print(f"{missed} missed; compute and bubble alone {'miss' if sees_nothing else 'PASS'} too")
+    return 0 if not missed and sees_nothing else 1
+
+
+def compare(strategy: str) -> list[tuple[str, dict[str, float], dict[str, float]]]:
+    """Return (workload, measured, predicted metrics) of a strategy's workload and its twin."""
+    mesh, kinds = MEASURED[strategy]
+    names = [f"tiny_{strategy}", f"tiny_{strategy}_heavy"]
+    with tempfile.TemporaryDirectory() as out:
+        fits = f"{out}/fits.json"
+        jaxbench(
+            "collectives",
+            f"--mesh={mesh}",
+            "--devices=8",
+            f"--kinds={kinds}",
+            "--min_bytes=1K",
+            "--max_bytes=32M",
+            "--factor=4",
+            "--dtype=float32",
+            "--steps=20",
+            f"--fit={fits}",
+            f"--out={out}/collectives",
+        )
+        jaxbench("run", f"--runs={','.join(names)}", "--devices=8", "--steps=20", f"--out={out}")
+        lines = (Path(out) / "runs.jsonl").read_text().splitlines()
+        measured = [
+            {name: metric["value"] for name, metric in json.loads(line)["metrics"].items()}
+            for line in lines
+        ]
+        text = jaxbench(
+            "simulate",
+            f"--runs={','.join(names)}",
+            "--devices=8",
+            f"--fits={fits}",
+            "--format=json",
+        )
+        predicted = [json.loads(line)["metrics"] for line in text.splitlines()]
+    return list(zip(names, measured, predicted, strict=True))
+
+
+def exposed(metrics: dict[str, float]) -> float:
+    """Return what communication adds to a step: latency and transfer."""
+    return metrics["transfer_exposed_s"] + metrics["latency_s"]
+
+
+def errors(measured: dict[str, float], predicted: dict[str, float]) -> dict[str, float]:
+    """Return relative errors of the prediction, and of compute and bubble alone."""
+    blind = predicted["compute_s"] + predicted["bubble_s"]
+    return {
+        "step": predicted["step_s"] / measured["step_s"] - 1,
+        "exposed": exposed(predicted) / exposed(measured) - 1,
+        "blind_step": blind / measured["step_s"] - 1,
+        "blind_exposed": -1.0,
+    }
+
+
+def ms(seconds: float) -> str:
+    """Format seconds as milliseconds of fixed width."""
+    return f"{seconds * 1e3:9.2f}"
+
+
+def jaxbench(*words: Any) -> str:
+    """Run a command of jaxbench and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxbench", *words],
+        cwd=ROOT,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+        timeout=900,
+    )
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
