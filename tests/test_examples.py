@@ -84,6 +84,7 @@ def stepped(mesh: Mesh, samples: int) -> tuple[dict[str, np.ndarray], float]:
     return {name: np.asarray(value) for name, value in updated.items()}, float(loss)
 
 
+@pytest.mark.slow
 def test_eight_devices_compute_what_one_does() -> None:
     """Its own collectives are right: gradients and loss don't depend on the mesh."""
     alone, loss = stepped(on_devices(1, 1), samples=4)

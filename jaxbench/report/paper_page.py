@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxbench.readings.paper.evidence import VERDICTS
+from jaxbench.readings.paper.evidence import CONTRADICTED, VERDICTS
 
 INTRODUCTION = """# The claims of arXiv 2609.00817, asked of the simulator
 
@@ -40,6 +40,7 @@ def page(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
 def _row(row: Mapping[str, Any]) -> str:
     verdict = row["verdict"]
     if row["depends_on"]:
-        verdict += f" ({row['depends_on']})"
+        even = "even with " if verdict == CONTRADICTED else ""
+        verdict += f" ({even}{row['depends_on']})"
     cells = (str(row["claim"]), row["text"], row["where"], row["said"], verdict)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -25,6 +25,7 @@ def test_a_winner_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert "combinations considered" in text and "were simulated" in text
 
 
+@pytest.mark.slow
 def test_the_flags_of_the_winner_simulate_it(capsys: pytest.CaptureFixture[str]) -> None:
     """What is printed can be given to simulate, which then says the same throughput."""
     from jaxbench.cli.simulate import main as simulate

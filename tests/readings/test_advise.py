@@ -316,6 +316,7 @@ def test_no_strategy_that_makes_sense_is_refused() -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "devices"), [("gpt2_l", 4), ("vit_b16", 6)])
 def test_pruning_does_not_change_who_wins(model: str, devices: int) -> None:
     """All candidates simulated, without pruning, give the same winner and runner-up."""

@@ -117,7 +117,7 @@ def nodes_per_switch(c: Campaign) -> Evidence:
         return scattered[routing] >= 0.08 and blocked[routing] <= scattered[routing] / 2
 
     others = [r for r in ROUTINGS if r != "adaptive" and falls(r)]
-    effect = f"{' or '.join(others)} routing" if others else "routing and foreign load"
+    effect = f"{' or '.join(others or ROUTINGS)} routing"
     return judge(falls("adaptive"), said, values, effect=effect, with_effect=bool(others))
 
 
@@ -189,6 +189,6 @@ def slower_devices_congest_less(c: Campaign) -> Evidence:
     )
     less = [r for r in ROUTINGS if means["leonardo", r] < means["jupiter", r]]
     values = {f"{system}_{routing}": value for (system, routing), value in means.items()}
-    effect = f"{' or '.join(less)} routing" if less else "routing"
+    effect = f"{' or '.join(less or ROUTINGS)} routing"
     everywhere = len(less) == len(ROUTINGS)
     return judge(everywhere, said, values, effect=effect, with_effect=bool(less))
