@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
@@ -77,6 +78,7 @@ def guarded(name: str, module: ModuleType, words: Sequence[str]) -> int:
     """Call a subcommand; say in one line what went wrong. JAXBENCH_TRACEBACK=1 shows where."""
     who = f"jaxbench {name}"
     previous = signal.signal(signal.SIGTERM, _terminate)
+    sys.unraisablehook = _deliver_again
     try:
         return module.main(list(words))
     except InputError as error:
@@ -104,6 +106,7 @@ def guarded(name: str, module: ModuleType, words: Sequence[str]) -> int:
         return 1
     finally:
         signal.signal(signal.SIGTERM, previous)
+        sys.unraisablehook = sys.__unraisablehook__
 
 
 def say_faults(who: str, faults: Sequence[str]) -> int:
@@ -133,6 +136,18 @@ def command_help(name: str, module: ModuleType) -> str:
     from jaxbench.cli.help import describe_flags
 
     return f"jaxbench {name}: {(module.__doc__ or '').strip()}\n\n{describe_flags(module.FLAGS)}"
+
+
+def _deliver_again(lost: sys.UnraisableHookArgs) -> None:
+    """Send a signal once more whose exception was raised where Python drops all of them.
+
+    Such places are the callbacks of garbage collection, of which JAX has one.
+    """
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    number = signal.SIGTERM if issubclass(lost.exc_type, Terminated) else signal.SIGINT
+    threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
 
 
 def _terminate(_signal: int, _frame: object) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
@@ -142,3 +144,21 @@ def test_a_traceback_on_request(
     monkeypatch.setenv("JAXBENCH_TRACEBACK", "1")
     assert cli.guarded("x", module_that(raising(ValueError("why"))), []) == 1
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_signal_that_garbage_collection_swallows_comes_again() -> None:
+    """An exception out of a callback of the collector is dropped, and with it the signal's."""
+
+    def callback(phase: str, info: dict[str, int]) -> None:
+        gc.callbacks.remove(callback)
+        signal.raise_signal(signal.SIGTERM)
+
+    def work(words: list[str]) -> int:
+        gc.callbacks.append(callback)
+        gc.collect()
+        time.sleep(5)
+        return 0
+
+    module = ModuleType("swallowing")
+    vars(module).update(main=work)
+    assert cli.guarded("run", module, []) == 143
