@@ -51,7 +51,7 @@ struct Sleep {
   std::fenv_t float_environment;
 
   void Complete() {
-    std::memcpy(result, token, bytes);
+    if (result != token) std::memcpy(result, token, bytes);
     promise.SetAvailable();
   }
 };

@@ -54,7 +54,9 @@ class Sleep:
             return unchanged(token, jax.pure_callback(wait, _TOKEN, token))
         if not (handler := native.load()).available:
             raise RunError(str(handler))
-        call = jax.ffi.ffi_call(native.TARGET, _TOKEN)
+        # In place: XLA gives the bytes of a token that nothing reads afterwards to the result of a
+        # collective, which then can't start before the sleep that does read it is over.
+        call = jax.ffi.ffi_call(native.TARGET, _TOKEN, input_output_aliases={0: 0})
         return call(
             token,
             nanoseconds=np.int64(self.nanoseconds),
