@@ -16,12 +16,15 @@ examples:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from jaxbench.cli.command import read_words
 from jaxbench.cli.flagfile import override
 from jaxbench.cli.flags import FLAGS as ALL_FLAGS
+from jaxbench.cli.flags import PROCESS_FLAGS
+from jaxbench.cli.processes import meet, same_experiments
 from jaxbench.errors import InputError, unknown
 from jaxbench.measure.collectives.fit_file import writable_fault
 from jaxbench.measure.collectives.request import Request, read_request
@@ -43,6 +46,7 @@ FLAGS = (
     "warmup",
     "seed",
     "expect_devices",
+    *PROCESS_FLAGS,
     "out",
     "fit",
     "format",
@@ -53,7 +57,20 @@ STARTS_BACKEND = True
 
 def main(words: Sequence[str]) -> int:
     """Measure; return 0 if all cells are done and their checks passed."""
-    request, form = read(words)
+    faults: Sequence[str] = ()
+    request, form = None, ""
+    try:
+        request, form = read(words, writes=False)
+    except InputError as error:
+        faults = error.faults
+    line, files, _, _ = read_words("collectives", words, FLAGS)
+    given = override(files, line)
+    code = meet(given, "jaxbench collectives", faults, partial(write_faults, given))
+    if code is not None:
+        return code
+    assert request is not None  # else there were faults
+    paths = ("out", "fit")
+    same_experiments([{k: v for k, v in vars(request).items() if k not in paths}])
 
     from jaxbench.launch.start import start
 
@@ -72,8 +89,11 @@ def main(words: Sequence[str]) -> int:
     return 0 if run_collectives(request, command=command, report=report).complete else 1
 
 
-def read(words: Sequence[str]) -> tuple[Request, str]:
-    """Return what the words ask for, and the format; InputError with all that is wrong."""
+def read(words: Sequence[str], *, writes: bool = True) -> tuple[Request, str]:
+    """Return what the words ask for, and the format; InputError with all that is wrong.
+
+    With `writes` this process is to write the results, and must be able to.
+    """
     line, files, faults, complete = read_words("collectives", words, FLAGS)
     given = {name: text for name, text in override(files, line).items() if name in FLAGS}
     form = given.get("format", "").strip() or ALL_FLAGS["format"].default or ""
@@ -87,9 +107,15 @@ def read(words: Sequence[str]) -> tuple[Request, str]:
         except InputError as error:
             faults += error.faults
         else:
-            faults += writable_faults(request.out)
-            if request.fit and (fault := writable_fault(request.fit)):
-                faults.append(fault)
+            faults += write_faults(given) if writes else []
     if faults or request is None:
         raise InputError(faults)
     return request, form
+
+
+def write_faults(given: Mapping[str, str]) -> list[str]:
+    """Return why the results can't be written, which concerns process 0 only."""
+    faults = writable_faults(given.get("out", "").strip() or ALL_FLAGS["out"].default or "")
+    if (fit := given.get("fit", "").strip()) and (fault := writable_fault(fit)):
+        faults.append(fault)
+    return faults

@@ -70,6 +70,16 @@ FLAGS: dict[str, Flag] = {
     "expect_devices": Flag("fail unless JAX has exactly this many devices"),
     "runs": Flag("flagfiles to run in turn, as in tiny_dp,tiny_fsdp; other flags apply to each"),
     "out": Flag("folder of the results; one JSON line per run is added to runs.jsonl", "results"),
+    # Many processes
+    "processes": Flag("start so many processes on this host, each with a share of the devices"),
+    "coordinator": Flag("host:port of process 0, where neither srun nor mpirun tells"),
+    "num_processes": Flag("how many processes there are, beside --coordinator"),
+    "process_id": Flag("number of this process, from 0, beside --coordinator"),
+    "coordinator_port": Flag("port of process 0 under srun and mpirun; else a hash of the job"),
+    "device_order": Flag("ranks by 'nearness' (switch, then host) or by 'process'", "nearness"),
+    "align_steps": Flag("start every step at the same moment on all processes", "true", True),
+    "silence_s": Flag("seconds without a sign of life after which a process is lost", "10"),
+    "stage_limits": Flag("seconds that stages may take, as in start=120,compile=3600,step=600"),
     # Collectives one by one
     "kinds": Flag(
         "collectives to time; broadcast, reduce and all are known too",
@@ -99,6 +109,16 @@ FLAGS: dict[str, Flag] = {
     "explain": Flag("show the timeline of the winner", boolean=True),
     "top": Flag("rows of the ranking to show", "10"),
     "conventions": Flag("timing conventions to ask the paper's claims under", "true,dlnetbench"),
+    # Slurm
+    "script": Flag("file to write the job script to; standard output if not given"),
+    "submit": Flag("submit the job script with sbatch", boolean=True),
+    "array": Flag("a sweep as a job array, one task a run, not one after the other", boolean=True),
+    "account": Flag("Slurm account of the job; a placeholder if not given"),
+    "partition": Flag("Slurm partition of the job; the system's if not given"),
+    "qos": Flag("Slurm quality of service; what the system needs for that size if not given"),
+    "time_limit": Flag("time limit of the job, as sbatch takes it", "00:30:00"),
+    "per_node": Flag("devices to use on each node; all of the system's if not given"),
+    "cpus_per_task": Flag("CPUs of each process; the system's share if not given"),
     # Output
     "format": Flag("text or json; collectives: nccl too, as nccl-tests prints it", "text"),
     # Input
@@ -124,7 +144,32 @@ _SIMULATION = (
     "top",
     "conventions",
 )
-COMMAND_FLAGS = ("runs", "out", "format", "flagfile", *_COLLECTIVES, *_SWEEP, *_SIMULATION)
+PROCESS_FLAGS = (
+    "processes",
+    "coordinator",
+    "num_processes",
+    "process_id",
+    "coordinator_port",
+    "device_order",
+    "align_steps",
+    "silence_s",
+    "stage_limits",
+)
+_SLURM = (
+    "script",
+    "submit",
+    "array",
+    "account",
+    "partition",
+    "qos",
+    "time_limit",
+    "per_node",
+    "cpus_per_task",
+)
+COMMAND_FLAGS = (
+    *("runs", "out", "format", "flagfile"),
+    *(*PROCESS_FLAGS, *_COLLECTIVES, *_SWEEP, *_SIMULATION, *_SLURM),
+)
 EXPERIMENT_FLAGS = tuple(name for name in FLAGS if name not in COMMAND_FLAGS)
 
 

@@ -17,6 +17,8 @@ from types import ModuleType
 from jaxbench import __version__
 from jaxbench.errors import InputError, RunError, unknown
 from jaxbench.launch.environment import ensure_environment
+from jaxbench.launch.world import first_of_launched
+from jaxbench.measure.processes import here
 
 # Each module has a docstring (what it does and two examples), FLAGS (the names of the flags it
 # takes), STARTS_BACKEND and main(words) -> exit code. Only the one that is called is imported.
@@ -29,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "sweep": "jaxbench.cli.sweep",
     "compare": "jaxbench.cli.compare",
     "doctor": "jaxbench.cli.doctor",
+    "slurm": "jaxbench.cli.slurm",
     "reproduce-paper": "jaxbench.cli.reproduce_paper",
 }
 
@@ -41,6 +44,7 @@ SUMMARIES: dict[str, str] = {
     "sweep": "run every combination of flags, each in a process of its own",
     "compare": "say of two sets of results whether one is slower",
     "doctor": "check this installation and say what is wrong",
+    "slurm": "write the job script for a cluster, or submit it",
     "reproduce-paper": "ask the simulator for the claims of arXiv 2609.00817",
 }
 
@@ -75,35 +79,36 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def guarded(name: str, module: ModuleType, words: Sequence[str]) -> int:
-    """Call a subcommand; say in one line what went wrong. JAXBENCH_TRACEBACK=1 shows where."""
+    """Call a subcommand; say in one line what went wrong. JAXBENCH_TRACEBACK=1 shows where.
+
+    Of many processes, all end together, and process 0 says why.
+    """
     who = f"jaxbench {name}"
     previous = signal.signal(signal.SIGTERM, _terminate)
     sys.unraisablehook = _deliver_again
     try:
-        return module.main(list(words))
+        code = module.main(list(words))
+        return here().leave(code)  # those whom `main` has joined
     except InputError as error:
         return say_faults(who, error.faults)
     except Terminated:
-        print(f"{who}: terminated; what is recorded is kept", file=sys.stderr)
-        return 143
+        return _say(who, "terminated; what is recorded is kept", 143)
     except KeyboardInterrupt:
-        print(f"{who}: interrupted; what is recorded is kept", file=sys.stderr)
-        return 130
+        return _say(who, "interrupted; what is recorded is kept", 130)
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return here().leave(0)
     except RunError as error:
-        print(f"{who}: {error}", file=sys.stderr)
-        return 1
+        return _say(who, str(error), 1)
     except Exception as error:
         if os.environ.get("JAXBENCH_TRACEBACK"):
             traceback.print_exc()
         first = (str(error).strip().splitlines() or ["no message"])[0]
-        print(
-            f"{who}: failed: {type(error).__name__}: {first} (JAXBENCH_TRACEBACK=1 shows more)",
-            file=sys.stderr,
-        )
-        return 1
+        text = f"failed: {type(error).__name__}: {first} (JAXBENCH_TRACEBACK=1 shows more)"
+        return _say(who, text, 1)
+    except SystemExit as ended:
+        here().fail(1, f"ended by exit({ended.code})")
+        raise
     finally:
         signal.signal(signal.SIGTERM, previous)
         sys.unraisablehook = sys.__unraisablehook__
@@ -112,10 +117,16 @@ def guarded(name: str, module: ModuleType, words: Sequence[str]) -> int:
 def say_faults(who: str, faults: Sequence[str]) -> int:
     """Print what is wrong with the input, one line each; return the exit code."""
     if len(faults) == 1:
-        print(f"{who}: {faults[0]}", file=sys.stderr)
-    else:
-        print(f"{who}: {len(faults)} faults:", *faults, sep="\n  ", file=sys.stderr)
-    return 2
+        return _say(who, faults[0], 2)
+    return _say(who, "\n  ".join([f"{len(faults)} faults:", *faults]), 2)
+
+
+def _say(who: str, text: str, code: int) -> int:
+    """Print why it ends, once for all processes, and return the exit code."""
+    here().fail(code, text)
+    if first_of_launched(os.environ):
+        print(f"{who}: {text}", file=sys.stderr)
+    return code
 
 
 def overview() -> str:

@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxbench.cli.command import read_command
-from jaxbench.cli.flags import EXPERIMENT_FLAGS
+from jaxbench.cli.flags import EXPERIMENT_FLAGS, PROCESS_FLAGS
+from jaxbench.cli.processes import meet, same_experiments
 from jaxbench.errors import InputError
+from jaxbench.measure.processes import here
 from jaxbench.measure.record import FILE_NAME, writable_faults
 
-FLAGS = (*EXPERIMENT_FLAGS, "runs", "out", "flagfile")
+FLAGS = (*EXPERIMENT_FLAGS, "runs", *PROCESS_FLAGS, "out", "flagfile")
 STARTS_BACKEND = True
 
 
@@ -26,14 +28,16 @@ def main(words: Sequence[str]) -> int:
     """Run the experiments; return 0 if all are done and their checks passed."""
     command = read_command("run", words, FLAGS)
     out = command.values["out"]
-    faults = command.faults + writable_faults(out)
-    if command.faults:
-        raise InputError(faults)
+    code = meet(command.values, "jaxbench run", command.faults, lambda: writable_faults(out))
+    if code is not None:
+        return code
+    experiments = [experiment for _, experiment in command.experiments]
+    same_experiments([experiment.to_dict() for experiment in experiments])
 
     from jaxbench.launch.start import start
 
-    experiments = [experiment for _, experiment in command.experiments]
     expected = [e.expect_devices for e in experiments if e.expect_devices is not None]
+    faults = []
     try:
         start(max(experiment.devices for experiment in experiments), expected)
     except InputError as error:
@@ -41,18 +45,17 @@ def main(words: Sequence[str]) -> int:
 
     import jax
 
-    from jaxbench.measure.agree import everywhere
     from jaxbench.measure.machine import machine_faults
 
     faults += machine_faults(experiments, jax.devices())
-    if not everywhere(not faults):
-        raise InputError(faults or "refused by another process, which says why")
+    if faults:
+        raise InputError(faults)
 
     from jaxbench.measure.execute import run_experiments
     from jaxbench.report.run_table import print_runs
 
     records = run_experiments(experiments, out=out, command=["jaxbench", "run", *words])
-    if jax.process_index() == 0:
+    if here().index == 0:
         print_runs(records)
         print(f"records: {Path(out) / FILE_NAME}")
     return 1 if any(record["partial"] for record in records) else 0

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+import hashlib
+import re
+from typing import Any, TypeVar
 
 import jax
-import numpy as np
+
+from jaxbench.errors import RunError
+from jaxbench.measure.processes import Processes, here
 
 Number = TypeVar("Number", int, float)
 
@@ -13,21 +17,34 @@ Number = TypeVar("Number", int, float)
 def agree(value: Number) -> Number:
     """Return process 0's `value` on every process; every process must call it, in the same order.
 
-    The 64 bits travel as two 32-bit integers, because JAX would round a float64 to float32.
+    It travels by the control channel, as text from which the same 64 bits are read, not by device
+    collectives: JAX would round it to 32, and compile a program for it.
     """
-    if jax.process_count() == 1:
-        return value
-    from jax.experimental import multihost_utils
-
-    wide = np.array([value], np.int64 if isinstance(value, int) else np.float64)
-    received = multihost_utils.broadcast_one_to_all(wide.view(np.uint32))
-    return type(value)(np.asarray(received, np.uint32).view(wide.dtype)[0])
+    return all_processes().from_first(value)
 
 
 def everywhere(ok: bool) -> bool:
     """Return whether `ok` holds on every process; every process must call it."""
-    if jax.process_count() == 1:
-        return ok
-    from jax.experimental import multihost_utils
+    return all_processes().everywhere(ok)
 
-    return bool(np.asarray(multihost_utils.process_allgather(np.array([ok]))).all())
+
+def odd_processes(value: Any) -> list[int]:
+    """Return, on every process, which ones have another `value` than process 0."""
+    processes = all_processes()
+    told = processes.to_first(value)
+    return processes.from_first([k for k, other in enumerate(told) if other != told[0]])
+
+
+def digest(program: Any) -> str:
+    """Return the hash of a traced program, without the addresses of this process in its text."""
+    return hashlib.sha256(re.sub(r"0x[0-9a-f]+", "0x", str(program)).encode()).hexdigest()
+
+
+def all_processes() -> Processes:
+    """Return this process among all that JAX has; RunError where others haven't been joined."""
+    if jax.process_count() != here().count:
+        raise RunError(
+            f"JAX has {jax.process_count()} processes and jaxbench knows of {here().count}: start "
+            "them by jaxbench.launch (--coordinator, --processes, srun or mpirun)"
+        )
+    return here()

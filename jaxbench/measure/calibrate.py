@@ -20,7 +20,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxbench.errors import InputError, unknown
-from jaxbench.measure.agree import agree
+from jaxbench.measure.agree import agree, everywhere
 from jaxbench.measure.machine import cores
 from jaxbench.payload import PAYLOADS
 from jaxbench.payload.interface import Fit, Payload
@@ -137,6 +137,10 @@ class MeshClock:
     def __call__(self, payloads: Sequence[Payload]) -> list[float]:
         """Return the median of the samples of each payload, the same on every process."""
         return [agree(statistics.median(samples)) for samples in self.samples(payloads)]
+
+    def everywhere(self, ok: bool) -> bool:
+        """Return whether it holds in every process."""
+        return everywhere(ok)
 
     def samples(self, payloads: Sequence[Payload]) -> list[tuple[float, ...]]:
         """Return the seconds of one compute, several times measured, for each payload."""

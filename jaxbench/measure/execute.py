@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,12 +15,13 @@ from jax.sharding import Mesh
 from jaxbench.errors import RunError
 from jaxbench.experiment import Experiment
 from jaxbench.jaxprs import equations
-from jaxbench.measure.agree import agree, everywhere
+from jaxbench.measure.agree import agree, digest, everywhere, odd_processes
 from jaxbench.measure.calibrate import Calibration, Check, calibrate
 from jaxbench.measure.machine import choose_payload
+from jaxbench.measure.processes import devices_for, here
 from jaxbench.measure.profile import profile_run
 from jaxbench.measure.record import append_record
-from jaxbench.measure.run import Run, record_of
+from jaxbench.measure.run import Run, measured_so_far, record_of
 from jaxbench.measure.timing import run_rounds, warm_up
 from jaxbench.payload.interface import Payload
 from jaxbench.primitives import compute_p
@@ -35,6 +37,7 @@ from jaxbench.readings.values import check_all_values, check_seen
 from jaxbench.readings.variants import VARIANTS, payloads, variant, variant_fault
 
 PROFILED_STEPS = 3
+KEEP_WAIT_S = 1.0  # for the main thread to finish writing a record
 
 CHECKED_LENGTHS = 2  # computes whose achieved time is verified, those that make up most of a step
 
@@ -65,28 +68,64 @@ def run_experiments(
     """
     devices = jax.devices()
     platform = devices[0].platform
-    runs = [Run(e, plan_experiment(e, platform), make_mesh(e, devices)) for e in experiments]
+    runs = [
+        Run(e, plan_experiment(e, platform), make_mesh(e, devices_for(e.devices, devices)))
+        for e in experiments
+    ]
     calibrations = Calibrations()
     records = []
     for run in runs:
+        keeper = Keeper(run, out, command)
         _say(f"{run.experiment.describe()} ...")
-        try:
-            _execute(run, calibrations, out)
-        except RunError as error:
-            run.failure = str(error)
-        except Exception as error:  # of JAX or the system: it costs this run only
-            run.failure = f"{type(error).__name__}: {error}"
-        except BaseException:
-            run.failure = "interrupted"
-            raise
-        finally:
-            record = record_of(run, command)
-            records.append(record)
-            if jax.process_index() == 0:
-                append_record(out, record)
+        with here().keeping(keeper.mine, keeper.keep):
+            try:
+                _execute(run, calibrations, out)
+            except RunError as error:
+                run.failure = str(error)
+            except Exception as error:  # of JAX or the system: it costs this run only
+                run.failure = f"{type(error).__name__}: {error}"
+            except BaseException:
+                run.failure = "interrupted"
+                raise
+            finally:
+                if run.failure != "interrupted":
+                    run.failure = here().settle(run.failure)
+                    run.partial |= run.failure is not None
+                records.append(keeper.record())
         if run.failure:
             _say(f"failed: {run.failure}")
     return records
+
+
+class Keeper:
+    """Writes the record of a run, once: at its end, or when a job of many processes is ended."""
+
+    def __init__(self, run: Run, out: str, command: Sequence[str]):
+        self.run, self.out, self.command = run, out, command
+        self._writing = threading.Lock()
+        self._record: dict[str, Any] | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Return the record, written by process 0."""
+        with self._writing:
+            if self._record is None:
+                self._record = record_of(self.run, self.command)
+                if here().index == 0:
+                    append_record(self.out, self._record)
+            return self._record
+
+    def mine(self) -> dict[str, Any]:
+        """Return what this process has measured so far."""
+        return measured_so_far(self.run)
+
+    def keep(self, parts: Sequence[dict[str, Any] | None], why: str) -> None:
+        """Write what all processes have measured so far; None where that is not known."""
+        if not self._writing.acquire(timeout=KEEP_WAIT_S):
+            return  # the main thread is about to write the whole
+        if self._record is None:
+            self.run.failure, self.run.partial = self.run.failure or why, True
+            self._record = record_of(self.run, self.command, parts)
+            append_record(self.out, self._record)
 
 
 def _execute(run: Run, calibrations: Calibrations, out: str) -> None:
@@ -95,18 +134,26 @@ def _execute(run: Run, calibrations: Calibrations, out: str) -> None:
     run.warnings += experiment.notes
     platform = mesh.devices.flat[0].platform
     options = compiler_options(platform)
+    here().stage("compile")
 
     start = time.perf_counter()
     workload, program = build_program(experiment)
     traced = trace(program, mesh)
     trace_s = time.perf_counter() - start
     run.plan = plan_traced(experiment, workload, traced, trace_s, platform)
+    if odd := odd_processes(digest(traced.closed) if here().count > 1 else ""):
+        listed = ", ".join(map(str, odd))
+        raise RunError(
+            f"process {listed}: the experiment is traced to another program than on process 0; "
+            "is another source code installed there?"
+        )
 
     values = check_all_values(experiment, mesh, options)
     run.checks.update(values_ok=everywhere(values.ok), values=values.to_json())
     if not run.checks["values_ok"]:
         raise RunError("; ".join(values.faults) or "wrong values, on another process only")
 
+    here().stage("calibration")
     calibration = calibrations.get(
         mesh, choose_payload(experiment, platform), experiment.dtype, experiment.seed
     )
@@ -118,6 +165,7 @@ def _execute(run: Run, calibrations: Calibrations, out: str) -> None:
     def choose(seconds: float, label: str) -> Payload:
         return calibration.payload(seconds)
 
+    here().stage("compile")
     wanted = list(VARIANTS) if experiment.decompose else ["full"]
     compared: dict[str, Comparison] = {}
     for name in wanted:
@@ -125,14 +173,17 @@ def _execute(run: Run, calibrations: Calibrations, out: str) -> None:
         built = compile_step(program_of, mesh, payloads(name, choose), options)
         sites = find_sites(program_of.closed, Ranks(experiment.mesh))
         compared[name] = compare(sites, collectives(built.text, mesh.size))
+        equal = everywhere(compared[name].equal)
         run.executables[name] = built
         run.checks.update(
             plan_equals_compiled=all(c.equal for c in compared.values()),
             compiled={name: c.to_json() for name, c in compared.items()},
         )
-        if not compared[name].equal:
+        if not equal:
             which = "" if name == "full" else f"variant {name}: "
-            raise RunError(f"{which}{compared[name]}{_remedy(platform, experiment)}")
+            what = compared[name]
+            differs = "another process has compiled other collectives" if what.equal else f"{what}"
+            raise RunError(f"{which}{differs}{_remedy(platform, experiment)}")
         if fault := variant_fault(name, sites):
             raise RunError(fault)
 
@@ -144,6 +195,7 @@ def _execute(run: Run, calibrations: Calibrations, out: str) -> None:
 
     programs = {name: built.compiled for name, built in run.executables.items()}
     state = make_buffers(program, mesh)
+    here().stage("warm-up")
     warm_up(programs, state, rule=run.warm_up, timed=run.timed, after_first=look)
     run_rounds(
         programs,
@@ -151,12 +203,22 @@ def _execute(run: Run, calibrations: Calibrations, out: str) -> None:
         seed=agree(experiment.seed),
         timed=run.timed,
         watched=("compute_only",),
+        before=_before_step,
     )
+    run.clocks = here().clocks()
     if experiment.profile:
+        here().stage("profile")
         folder = Path(out) / "profile" / run.id
         full = run.executables["full"]
         run.profile = profile_run(full, run.timed.state, run.plan, PROFILED_STEPS, folder)
     run.partial = False
+    here().stage("gather")
+
+
+def _before_step(number: int) -> None:
+    """Start the step at the same moment on all processes."""
+    here().stage("step", number)
+    here().align()
 
 
 def _lengths(traced: Traced) -> list[float]:
@@ -187,5 +249,5 @@ def _remedy(platform: str, experiment: Experiment) -> str:
 
 
 def _say(line: str) -> None:
-    if jax.process_index() == 0:
+    if here().index == 0:
         print(line, file=sys.stderr, flush=True)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxbench.experiment import Experiment
+from jaxbench.measure.agree import everywhere
+from jaxbench.measure.processes import here
 from jaxbench.payload.sleep import REFUSAL
 from jaxbench.readings.plan import plan_experiment
 from jaxbench.units import format_bytes
@@ -24,10 +26,16 @@ def machine_faults(experiments: Sequence[Experiment], devices: Sequence[Any]) ->
 
 
 def choose_payload(experiment: Experiment, platform: str) -> str:
-    """Resolve the payload 'auto': matmul, but sleep where virtual devices outnumber the cores."""
+    """Resolve the payload 'auto': matmul, but sleep where virtual devices outnumber the cores.
+
+    On any machine: every process must call it.
+    """
     if experiment.payload != "auto":
         return experiment.payload
-    return "sleep" if platform == "cpu" and experiment.devices > cores() else "matmul"
+    processes = here()
+    each = experiment.devices // processes.count
+    fits = each * processes.host_processes <= processes.host_cores
+    return "matmul" if everywhere(platform != "cpu" or fits) else "sleep"
 
 
 def cores() -> int:

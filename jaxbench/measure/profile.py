@@ -28,6 +28,7 @@ from jax.sharding import Mesh
 
 from jaxbench.errors import InputError, RunError
 from jaxbench.measure.agree import agree
+from jaxbench.measure.processes import here
 from jaxbench.measure.timing import time_step
 from jaxbench.readings.build import Executable
 from jaxbench.readings.plan import Plan
@@ -122,8 +123,8 @@ def profile_run(
     mesh = executable.traced.mesh
     assert isinstance(mesh, Mesh)
     platform = mesh.devices.flat[0].platform
-    if jax.process_count() > 1:
-        folder = Path(folder) / f"process_{jax.process_index()}"
+    if here().count > 1:
+        folder = Path(folder) / f"process_{here().index}"
     recording = record_profile(executable.compiled, state, steps, folder, platform)
     reading = read_profile(
         str(recording.path),

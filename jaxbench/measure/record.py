@@ -22,8 +22,9 @@ SCHEMA = 1
 FILE_NAME = "runs.jsonl"
 
 # The top-level fields of a record, in the order in which they are written. `samples` is
-# {variant: [steps][processes] seconds}, `device_ready_s` {variant: [steps][devices] seconds} of the
-# variants without collectives (collectives end all devices of a step together).
+# {variant: [steps][processes] seconds}, `device_ready_s` {variant: [steps][ranks] seconds} of the
+# variants without collectives (collectives end all devices of a step together). `ranks` says of
+# each rank, in order: process, host, device, and the switches and group above its host.
 FIELDS = (
     "schema",
     "id",
@@ -33,6 +34,7 @@ FIELDS = (
     "scales",
     "experiment",
     "environment",
+    "ranks",
     "plan",
     "checks",
     "calibration",
@@ -49,12 +51,12 @@ FIELDS = (
 def make_record(**fields: Any) -> dict[str, Any]:
     """Return a record of the given fields, with `schema`, `id` and `time` filled in.
 
-    `partial` is False and `profile` null unless given. Raises TypeError if a field is missing or
-    has no place.
+    `partial` is False, `profile` and `ranks` null unless given. Raises TypeError if a field is
+    missing or has no place.
     """
     now = datetime.now(UTC).isoformat(timespec="seconds")
     given = {"schema": SCHEMA, "id": uuid.uuid4().hex, "time": now, "partial": False}
-    given |= {"profile": None, **fields}
+    given |= {"profile": None, "ranks": None, **fields}
     if wrong := set(FIELDS) ^ set(given):
         raise TypeError(f"record fields missing or unknown: {', '.join(sorted(wrong))}")
     return {name: given[name] for name in FIELDS}

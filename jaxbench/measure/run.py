@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +11,9 @@ from jax.sharding import Mesh
 
 from jaxbench.experiment import Experiment
 from jaxbench.measure import decomposition
-from jaxbench.measure.gather import gather
 from jaxbench.measure.host import environment
 from jaxbench.measure.metrics import metric
+from jaxbench.measure.processes import here, ranks_of
 from jaxbench.measure.record import make_record
 from jaxbench.measure.statistics import median
 from jaxbench.measure.steady import WarmUp
@@ -43,6 +43,7 @@ class Run:
     )
     calibration: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
+    clocks: dict[str, Any] | None = None  # of many processes
     partial: bool = True
     failure: str | None = None
 
@@ -58,11 +59,28 @@ class Run:
         return StopRule(e.steps, e.min_seconds, e.until_ci, max_steps=e.max_steps)
 
 
-def record_of(run: Run, command: Sequence[str]) -> dict[str, Any]:
-    """Return the record of a run, whole or not."""
+def record_of(
+    run: Run, command: Sequence[str], parts: Sequence[Mapping[str, Any] | None] | None = None
+) -> dict[str, Any]:
+    """Return the record of a run, whole or not.
+
+    Every process must call it for a whole one, since their samples are gathered; only process 0's
+    record has them. `parts` are those of a run that broke off, by process, as `measured_so_far`
+    returned them there.
+    """
     experiment, timed = run.experiment, run.timed
     executable = run.executables.get("full")
-    samples, ready = _samples(run), _ready(run)
+    devices = list(run.mesh.devices.flat)
+    if not run.partial:
+        parts = here().to_first(measured_so_far(run))
+    known = [part for part in parts or [] if part is not None]
+    whole = len(known) == here().count
+    if not whole:
+        known = [measured_so_far(run)]
+    samples = of_all([part["samples"] for part in known])
+    ready = of_all([part["ready"] for part in known])
+    if whole:
+        ready = {name: in_rank_order(rounds, devices) for name, rounds in ready.items()}
     metrics = _metrics(run, samples, ready)
     warnings = run.warnings + decomposition.warnings(metrics)
     full, warm = timed.samples_s.get("full", []), timed.warmup_s
@@ -71,6 +89,8 @@ def record_of(run: Run, command: Sequence[str]) -> dict[str, Any]:
         unsteady = [name for name, taken in warm.items() if run.warm_up.warnings(taken)]
         if unsteady:
             warnings.append(f"not steady after warm-up: {', '.join(unsteady)}")
+    if here().count > 1 and run.partial and not whole and timed.samples_s:
+        warnings.append(f"the samples are of process {here().index} only")
     if run.failure:
         warnings.append(f"failed: {run.failure}")
     return make_record(
@@ -79,7 +99,8 @@ def record_of(run: Run, command: Sequence[str]) -> dict[str, Any]:
         seed=experiment.seed,
         scales={"time_scale": experiment.time_scale, "size_scale": experiment.size_scale},
         experiment=experiment.to_dict(),
-        environment=environment(list(run.mesh.devices.flat)),
+        environment=environment(devices),
+        ranks=ranks_of(devices),
         plan=run.plan.to_json(),
         checks=run.checks,
         calibration=run.calibration,
@@ -93,6 +114,8 @@ def record_of(run: Run, command: Sequence[str]) -> dict[str, Any]:
             "warmup_s": warm,
             "warmup": {name: run.warm_up.outcome(taken) for name, taken in warm.items()},
             "stop": run.stop.outcome(full) if full else None,
+            "clocks": run.clocks,
+            "start_s": dict(here().start_s) or None,
         },
         samples=samples,
         device_ready_s=ready,
@@ -103,26 +126,32 @@ def record_of(run: Run, command: Sequence[str]) -> dict[str, Any]:
     )
 
 
-def _samples(run: Run) -> dict[str, list[list[float]]]:
-    """Return {variant: [rounds][processes]} seconds."""
-    return {name: _of_all(run, [[s] for s in taken]) for name, taken in run.timed.samples_s.items()}
+def measured_so_far(run: Run) -> dict[str, Any]:
+    """Return what this process has measured: {variant: [rounds][values]} of steps and devices."""
+    timed = run.timed
+    return {
+        "samples": {name: [[s] for s in taken] for name, taken in list(timed.samples_s.items())},
+        "ready": {name: list(rounds) for name, rounds in list(timed.ready_s.items())},
+    }
 
 
-def _ready(run: Run) -> dict[str, list[list[float]]]:
-    """Return {variant: [rounds][devices]} seconds, devices in the order of their processes."""
-    return {name: _of_all(run, rounds) for name, rounds in run.timed.ready_s.items()}
+def of_all(parts: Sequence[Mapping[str, list[list[float]]]]) -> dict[str, list[list[float]]]:
+    """Return {variant: [rounds][values of all processes]}, of the rounds that all have done."""
+    found = {}
+    for name in parts[0]:
+        rounds = zip(*(part.get(name, []) for part in parts), strict=False)
+        found[name] = [[value for values in row for value in values] for row in rounds]
+    return found
 
 
-def _of_all(run: Run, rounds: list[list[float]]) -> list[list[float]]:
-    """Return [rounds][values of all processes]; of this one only where a run broke off."""
-    if run.partial or not rounds:
-        return rounds
-    flat = gather([value for values in rounds for value in values])
-    width = len(rounds[0])
-    return [
-        [value for process in flat for value in process[k * width : (k + 1) * width]]
-        for k in range(len(rounds))
-    ]
+def in_rank_order(rounds: list[list[float]], devices: Sequence[Any]) -> list[list[float]]:
+    """Return [rounds][ranks], given the values of process 0's devices, then process 1's ...
+
+    `devices` are those of the ranks; a process's own are in their order.
+    """
+    ranks = sorted(range(len(devices)), key=lambda rank: (devices[rank].process_index, rank))
+    place = {rank: k for k, rank in enumerate(ranks)}
+    return [[values[place[rank]] for rank in range(len(devices))] for values in rounds]
 
 
 def _metrics(

@@ -67,20 +67,25 @@ def run_rounds(
     seed: int,
     timed: Timed,
     watched: Collection[str] = (),
+    before: Callable[[int], None] = lambda number: None,
 ) -> None:
     """Call every program once a round, in random order, until the first one's steps are enough.
 
     `seed` decides the order, the same on every process. Of the `watched` programs it is found out
-    when each device is ready; others are only waited for.
+    when each device is ready; others are only waited for. `before` is called before every step,
+    with its number from 0 on, outside of what is timed.
     """
     order, names = random.Random(seed), list(programs)
     for name in names:
         timed.samples_s[name] = []
         if name in watched:
             timed.ready_s[name] = []
+    number = 0
     while more := agree(rule.more(timed.samples_s[names[0]])):
         for _ in range(more):
             for name in order.sample(names, len(names)):
+                before(number)
+                number += 1
                 seconds, ready, timed.state, _ = time_step(
                     programs[name], timed.state, watch=name in watched
                 )

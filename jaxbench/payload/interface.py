@@ -31,7 +31,18 @@ class Fit(Protocol):
 
 # Seconds that one compute takes with each of the given payloads, while all devices of a mesh run
 # it; measured in turns, so that what changes on the machine meanwhile meets all of them alike.
-Clock = Callable[[Sequence[Payload]], list[float]]
+Timing = Callable[[Sequence[Payload]], list[float]]
+
+
+class Clock(Protocol):
+    """A `Timing` of a mesh, whose processes can agree on what they measure."""
+
+    def __call__(self, payloads: Sequence[Payload]) -> list[float]: ...
+
+    def everywhere(self, ok: bool) -> bool:
+        """Return whether it holds in every process."""
+        ...
+
 
 # Fits a payload with a clock, for a platform ("cpu", "gpu", "tpu") and a dtype of the program.
 Fitter = Callable[[Clock, str, str], Fit]

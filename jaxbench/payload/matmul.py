@@ -18,7 +18,7 @@ from jax import lax
 
 from jaxbench.dtypes import DTYPES
 from jaxbench.errors import RunError
-from jaxbench.payload.interface import Clock
+from jaxbench.payload.interface import Timing
 from jaxbench.payload.opaque import empty_loop, late, unchanged
 
 # Sizes of the square matrices, smallest first: powers of four, so that the entries +-1/sqrt(size)
@@ -118,7 +118,7 @@ class MatmulFit:
         return {"implementation": "matmul", "lines": [asdict(line) for line in self.lines]}
 
 
-def fit(clock: Clock, platform: str, dtype: str) -> MatmulFit:
+def fit(clock: Timing, platform: str, dtype: str) -> MatmulFit:
     """Fit seconds per trip and overhead for each matrix size that isn't too slow here."""
     sizes, assumed_flops = ACCELERATOR_SIZES, ACCELERATOR_FLOPS
     if platform == "cpu":
@@ -133,7 +133,7 @@ def fit(clock: Clock, platform: str, dtype: str) -> MatmulFit:
     return MatmulFit(tuple(lines))
 
 
-def _fit_line(clock: Clock, size: int, dtype: str, assumed_flops: float) -> Line:
+def _fit_line(clock: Timing, size: int, dtype: str, assumed_flops: float) -> Line:
     """Compare a loop of about FITTED_S (at least 2 trips) with one of a FEW-th of its trips.
 
     Not with a single product: the first trips of a loop take longer than the later ones on CPU, and

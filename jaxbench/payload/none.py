@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import jax
 
-from jaxbench.payload.interface import Clock
+from jaxbench.payload.interface import Timing
 from jaxbench.payload.opaque import unchanged
 
 
@@ -32,6 +32,6 @@ class NoFit:
         return {"implementation": "none"}
 
 
-def fit(clock: Clock, platform: str, dtype: str) -> NoFit:
+def fit(clock: Timing, platform: str, dtype: str) -> NoFit:
     """Fit nothing."""
     return NoFit()

@@ -112,5 +112,9 @@ def fit(clock: Clock, platform: str, dtype: str) -> SleepFit:
     if platform != "cpu":
         raise InputError(REFUSAL.format(platform))
     handler = native.load()
-    (slept_s,) = clock([Sleep(round(FITTED_S * 1e9), 0, handler.available)])
-    return SleepFit(max(0.0, slept_s - FITTED_S), handler.available, handler.reason)
+    everywhere = clock.everywhere(handler.available)  # one payload for all
+    reason = handler.reason
+    if handler.available and not everywhere:
+        reason = "another process has no native sleep"
+    (slept_s,) = clock([Sleep(round(FITTED_S * 1e9), 0, everywhere)])
+    return SleepFit(max(0.0, slept_s - FITTED_S), everywhere, reason)

@@ -168,15 +168,22 @@ def test_matmul_on_more_devices_than_cores_is_pointed_to_sleep(monkeypatch):
 
 
 TWO_PROCESSES = """
-import sys, jax
-jax.config.update("jax_num_cpu_devices", 2)
-jax.distributed.initialize(sys.argv[1], 2, int(sys.argv[2]))
+import sys
+from jaxbench.launch.join import join_world
+from jaxbench.launch.start import start
+from jaxbench.launch.watch import Limits
+from jaxbench.launch.world import find_world
+flags = {"coordinator": sys.argv[1], "num_processes": "2", "process_id": sys.argv[2]}
+processes = join_world(find_world(flags, {}), Limits(), "test")
+start(4)
+import jax
 from jax.sharding import AxisType
 from jaxbench.measure.agree import agree
 from jaxbench.measure.calibrate import calibrate
 mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
 found = calibrate(mesh, "sleep", dtype="float32", seed=1)
 print(agree(0.1 + jax.process_index()), repr(found.fit), found.check(0.004).achieved_s)
+processes.leave(0)
 """
 
 

@@ -159,13 +159,23 @@ def test_a_native_sleep_without_handler_is_an_error_not_a_callback(monkeypatch):
 # --- fit ----------------------------------------------------------------------------------------
 
 
-def late_by(seconds):
-    return lambda payloads: [p.nanoseconds * 1e-9 + seconds for p in payloads]
+class LateBy:
+    """A clock of a mesh whose sleeps end late; `others` is what other processes can do."""
+
+    def __init__(self, seconds, others=True):
+        self.seconds, self.others, self.asked = seconds, others, []
+
+    def __call__(self, payloads):
+        self.asked += payloads
+        return [p.nanoseconds * 1e-9 + self.seconds for p in payloads]
+
+    def everywhere(self, ok):
+        return ok and self.others
 
 
 def test_the_overhead_is_what_a_sleep_is_late(monkeypatch):
     monkeypatch.setattr(native, "load", lambda: Native(None, "no compiler"))
-    found = sleep.fit(late_by(3e-4), "cpu", "float32")
+    found = sleep.fit(LateBy(3e-4), "cpu", "float32")
     assert found.overhead_s == pytest.approx(3e-4)
     assert found.payload(0.02) == Sleep(20_000_000, 300_000, native=False)
     assert found.to_dict() == {
@@ -177,16 +187,24 @@ def test_the_overhead_is_what_a_sleep_is_late(monkeypatch):
 
 @needs_compiler
 def test_the_record_says_native():
-    found = sleep.fit(late_by(-1e-4), "cpu", "float32")
+    found = sleep.fit(LateBy(-1e-4), "cpu", "float32")
     assert found == SleepFit(0.0, True, "")
     assert found.to_dict()["implementation"] == "native"
     assert found.to_dict()["reason"] is None
 
 
+@needs_compiler
+def test_all_use_the_callback_if_one_process_must():
+    clock = LateBy(0.0, others=False)
+    found = sleep.fit(clock, "cpu", "float32")
+    assert found.to_dict()["implementation"] == "callback"
+    assert found.reason == "another process has no native sleep"
+    assert [payload.native for payload in (*clock.asked, found.payload(0.02))] == [False, False]
+
+
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 def test_accelerators_are_refused_before_anything_is_measured(platform):
-    def never(payloads):
-        raise AssertionError("measured")
-
+    clock = LateBy(0.0)
     with pytest.raises(InputError, match=f"on platform '{platform}'"):
-        sleep.fit(never, platform, "bfloat16")
+        sleep.fit(clock, platform, "bfloat16")
+    assert clock.asked == []

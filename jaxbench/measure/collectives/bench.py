@@ -32,6 +32,7 @@ from jaxbench.measure.agree import agree, everywhere
 from jaxbench.measure.collectives.cells import Cell, make_cell
 from jaxbench.measure.collectives.program import build_program, by_branch
 from jaxbench.measure.gather import gather, total
+from jaxbench.measure.processes import here
 from jaxbench.measure.statistics import CONFIDENCE, Median, max_over_ranks, median
 from jaxbench.measure.timing import time_step
 from jaxbench.payload.none import NoPayload
@@ -129,6 +130,7 @@ class Bench:
     def prepare(self, cell: Cell) -> Measured:
         """Compile and check a cell and warm it up; what was wrong is its `failure`."""
         measured = Measured(cell)
+        here().stage("compile")
         try:
             self._prepare(measured)
         except RunError as error:
@@ -136,6 +138,7 @@ class Bench:
         except Exception as error:  # of JAX or the system: it costs this cell only
             measured.failure = f"{type(error).__name__}: {error}"
             self._states.pop(_buffer_key(cell), None)  # whatever it was doing may have donated it
+        measured.failure = here().settle(measured.failure)
         return measured
 
     def executable(self, cell: Cell) -> Executable:
@@ -149,7 +152,9 @@ class Bench:
         # The other cells' buffers were touched last: one execution brings this one's back.
         _, _, state, _ = time_step(programs["full"].compiled, self._state(measured.cell))
         taken: dict[str, float] = {}
+        here().stage("step", len(measured.samples_s[FORMS[0]]))
         for form in self.order.sample(FORMS, len(FORMS)):
+            here().align()
             taken[form], _, state, _ = time_step(programs[form].compiled, state)
         self._states[key] = state
         for form in FORMS:
@@ -203,11 +208,14 @@ class Bench:
         executable = self._compile_traced(traced)
         sites = find_sites(traced.closed, self._ranks)
         comparison = compare(sites, collectives(executable.text, self.mesh.size))
+        equal = everywhere(comparison.equal)
         form = FORMS[executions > 1]
         checks.update(plan_equals_compiled=comparison.equal)
         checks.setdefault("compiled", {})[form] = comparison.to_json()
-        if not comparison.equal:
-            raise RunError(f"{comparison}{self._remedy(cell)}")
+        if not equal:
+            other = "another process has compiled other collectives"
+            what = other if comparison.equal else f"{comparison}"
+            raise RunError(f"{what}{self._remedy(cell)}")
         if executions == 1:
             measured.sites = sites
             types = [t for kind in comparison.wire_dtypes.values() for t in kind]
@@ -278,6 +286,7 @@ def measure_cells(
     for _ in range(steps):
         for each in bench.order.sample(ready, len(ready)):
             bench.visit(each)
+    here().stage("gather")
     for each in ready:
         for form in FORMS:
             local = [row[0] for row in each.samples_s[form]]

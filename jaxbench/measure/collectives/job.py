@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from jaxbench.measure.collectives.request import Request
 from jaxbench.measure.host import environment
 from jaxbench.measure.machine import memory_fault
 from jaxbench.measure.metrics import metric
+from jaxbench.measure.processes import devices_for, here, in_order, ranks_of
 from jaxbench.measure.record import append_record, make_record
 from jaxbench.measure.statistics import Median, percentile
 from jaxbench.readings.plan import Row, wire_factor
@@ -64,31 +66,55 @@ def run_collectives(
     if fault := _memory_fault(cells, mesh):
         raise InputError(fault)
     measured: list[Measured] = []
-    try:
-        measure_cells(
-            cells,
-            mesh,
-            steps=request.steps,
-            warmup=request.warmup,
-            seed=request.seed,
-            measured=measured,
-            say=_say,
-        )
-    finally:
-        outcome = _keep(request, mesh, measured, command)
-        if jax.process_index() == 0:
-            report(outcome)
+    keeper = Keeper(request, mesh, measured, command)
+    with here().keeping(lambda: None, keeper.keep):
+        try:
+            measure_cells(
+                cells,
+                mesh,
+                steps=request.steps,
+                warmup=request.warmup,
+                seed=request.seed,
+                measured=measured,
+                say=_say,
+            )
+        finally:
+            outcome = keeper.outcome()
+            if here().index == 0:
+                report(outcome)
     return outcome
+
+
+class Keeper:
+    """Records what there is, once: at the end, or when a job of many processes is ended."""
+
+    def __init__(
+        self, request: Request, mesh: Mesh, measured: list[Measured], command: Sequence[str]
+    ):
+        self._arguments = request, mesh, measured, command
+        self._keeping = threading.Lock()
+        self._outcome: Outcome | None = None
+
+    def outcome(self) -> Outcome:
+        """Return the outcome, its records written by process 0."""
+        with self._keeping:
+            if self._outcome is None:
+                self._outcome = _keep(*self._arguments)
+            return self._outcome
+
+    def keep(self, _: Sequence[Any], why: str) -> None:
+        """Write what this process has, since the job is ended."""
+        self.outcome()
 
 
 def make_mesh(request: Request) -> Mesh:
     """Return the mesh of a request over the first devices, or over the ranks it names."""
     names = tuple(name for name, _ in request.mesh)
     sizes = tuple(size for _, size in request.mesh)
-    devices = jax.devices()
+    devices = in_order(jax.devices())
     if request.ranks is None:
         auto = (AxisType.Auto,) * len(names)
-        first = devices[: request.mesh_size]
+        first = devices_for(request.mesh_size, devices)
         return jax.make_mesh(sizes, names, axis_types=auto, devices=first)
     import numpy as np
 
@@ -96,7 +122,7 @@ def make_mesh(request: Request) -> Mesh:
     chosen = np.array([devices[rank] for rank in request.ranks]).reshape(sizes)
     mesh = Mesh(chosen, names, axis_types=(AxisType.Auto,) * len(names))
     present = {device.process_index for device in mesh.devices.flat}
-    if missing := sorted(set(range(jax.process_count())) - present):
+    if missing := sorted(set(range(here().count)) - present):
         listed = ", ".join(map(str, missing))
         raise InputError(
             f"--ranks has no device of process {listed}: start only the processes it needs"
@@ -194,9 +220,10 @@ def _keep(
     """Record what there is; process 0 writes."""
     where = environment(list(mesh.devices.flat))
     told = [m for m in measured if m.failure or m.complete or m.steps_s]
-    records = [_record(m, request, where, command) for m in told]
+    ranks = ranks_of(list(mesh.devices.flat))
+    records = [_record(m, request, {"environment": where, "ranks": ranks}, command) for m in told]
     fits = fit_series(measured, request)
-    if jax.process_index() == 0:
+    if here().index == 0:
         for record in records:
             append_record(request.out, record)
         if request.fit and measured and all(m.complete or m.failure for m in measured):
@@ -213,7 +240,7 @@ def _record(
         seed=request.seed,
         scales={"time_scale": 1.0, "size_scale": 1.0},
         experiment=describe_cell(measured.cell, request),
-        environment=dict(where),
+        **where,
         plan=_plan(measured),
         checks={**measured.checks, "wrong": measured.wrong},
         calibration={"payload": "none", "chained_executions": measured.executions},
@@ -281,5 +308,5 @@ def _memory_fault(cells: Sequence[Cell], mesh: Mesh) -> str | None:
 
 
 def _say(line: str) -> None:
-    if jax.process_index() == 0:
+    if here().index == 0:
         print(line, file=sys.stderr, flush=True)

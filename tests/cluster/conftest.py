@@ -1,0 +1,21 @@
+"""Tests in this folder have the shared clusters, and run one after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.fixtures import loopback, loopback_session, namespace_session, namespaces
+
+__all__ = ["loopback", "loopback_session", "namespace_session", "namespaces"]
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker of xdist has all of them, so that each cluster is booted once."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("cluster"))
+            item.add_marker(pytest.mark.slow)
