@@ -2,9 +2,10 @@
 """Predicted steps against measured ones, on 8 virtual devices of this machine.
 
 For each tiny workload and its communication-heavy twin, the collectives of its mesh are timed
-(`jaxbench collectives --fit`), the workload is measured, and its step is simulated with those
-times and nothing else: no number comes from the measurement that it is compared with. Prints the
-errors, and beside them those of a predictor that knows compute and bubble only; exits 1 unless
+(`jaxbench collectives --fit`) before and after the workload is measured, since the machine's speed
+drifts, and its step is simulated with the mean of those times and nothing else: no number comes
+from the measurement that it is compared with. Prints the errors, and beside them those of a
+predictor that knows compute and bubble only; exits 1 unless
 
 - every predicted step is within 15 % of the measured median,
 - the exposed communication of every heavy twin is within 30 %,
@@ -70,21 +71,10 @@ def compare(strategy: str) -> list[tuple[str, dict[str, float], dict[str, float]
     mesh, kinds = MEASURED[strategy]
     names = [f"tiny_{strategy}", f"tiny_{strategy}_heavy"]
     with tempfile.TemporaryDirectory() as out:
-        fits = f"{out}/fits.json"
-        jaxbench(
-            "collectives",
-            f"--mesh={mesh}",
-            "--devices=8",
-            f"--kinds={kinds}",
-            "--min_bytes=1K",
-            "--max_bytes=32M",
-            "--factor=4",
-            "--dtype=float32",
-            "--steps=20",
-            f"--fit={fits}",
-            f"--out={out}/collectives",
-        )
+        before = fit(mesh, kinds, f"{out}/before")
         jaxbench("run", f"--runs={','.join(names)}", "--devices=8", "--steps=20", f"--out={out}")
+        fits = Path(out) / "fits.json"
+        fits.write_text(json.dumps(mean(before, fit(mesh, kinds, f"{out}/after"))))
         lines = (Path(out) / "runs.jsonl").read_text().splitlines()
         measured = [
             {name: metric["value"] for name, metric in json.loads(line)["metrics"].items()}
@@ -99,6 +89,41 @@ def compare(strategy: str) -> list[tuple[str, dict[str, float], dict[str, float]
         )
         predicted = [json.loads(line)["metrics"] for line in text.splitlines()]
     return list(zip(names, measured, predicted, strict=True))
+
+
+def fit(mesh: str, kinds: str, out: str) -> dict[str, Any]:
+    """Time the collectives of a mesh and return what was fitted."""
+    Path(out).mkdir()
+    jaxbench(
+        "collectives",
+        f"--mesh={mesh}",
+        "--devices=8",
+        f"--kinds={kinds}",
+        "--min_bytes=1K",
+        "--max_bytes=32M",
+        "--factor=4",
+        "--dtype=float32",
+        "--steps=12",
+        f"--fit={out}/fits.json",
+        f"--out={out}",
+    )
+    return json.loads((Path(out) / "fits.json").read_text())
+
+
+def mean(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Return `before` with each series holding the sizes and times of both."""
+    for one, other in zip(before["fits"], after["fits"], strict=True):
+        one["bytes"] += other["bytes"]
+        one["time_s"] += other["time_s"]
+        one["latency_s"] = average(one["latency_s"], other["latency_s"])
+        one["bandwidth_Bps"] = average(one["bandwidth_Bps"], other["bandwidth_Bps"])
+    return before
+
+
+def average(one: float | None, other: float | None) -> float | None:
+    """Return the mean of two numbers, or the one that there is."""
+    known = [value for value in (one, other) if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def exposed(metrics: dict[str, float]) -> float:

@@ -87,7 +87,8 @@ def simulate_all(
     fold: bool = True,
 ) -> list[Simulation]:
     """As `simulate`, for several cost models in one walk; the first one has the events."""
-    kind = FoldingTimeline if fold else Timeline
+    # An inline step isn't the sum of its iterations' shifts: entries are compared with starts.
+    kind = FoldingTimeline if fold and not semantics.inline else Timeline
     walk = kind(closed, ranks, costs, semantics, record, work).follow()
     executed = spent(walk.counts, walk.masks, walk.grid)
     compute, by_label = np.zeros(ranks.count), {}

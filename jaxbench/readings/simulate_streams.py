@@ -19,6 +19,10 @@ Mask = np.ndarray | None  # the ranks concerned, shaped as the mesh's arrays; No
 COMPUTE = "compute"
 COMMUNICATION = "communication"
 
+# Orders what is ready at one time, and is far below what is told apart otherwise.
+INSTANT = 1e-9
+SAME = (-3.5 * INSTANT, 0.5 * INSTANT)  # a collective's entry less a compute's start
+
 
 @dataclass(frozen=True)
 class Semantics:
@@ -30,10 +34,17 @@ class Semantics:
 
     `permute`: 'pair', a message needs its sender and its receiver; 'clique', all ranks of the
     mesh wait for each other, as XLA's CPU runtime has it whatever the axis and the pairs.
+
+    `inline`: a device's own thread carries a collective out, as in XLA's CPU runtime: of what can
+    start at the same instant it does first what is first in the program, and if that is a
+    collective, compute waits until it is over. What can start later finds another thread. A tie is
+    an operation of its own there and takes an `INSTANT`, so that compute which needs none is ahead
+    of a collective that does.
     """
 
     streams: Literal["axis", "one", "unlimited"]
     permute: Literal["pair", "clique"] = "pair"
+    inline: bool = False
 
 
 def semantics_of(hardware: str, streams: str = "") -> Semantics:
@@ -42,7 +53,8 @@ def semantics_of(hardware: str, streams: str = "") -> Semantics:
         default = streams
     else:
         default = "axis" if hardware.startswith("tpu") else "one"
-    return Semantics(default, "clique" if hardware.startswith("cpu") else "pair")
+    cpu = hardware.startswith("cpu")
+    return Semantics(default, "clique" if cpu else "pair", inline=cpu)
 
 
 class Streams:
@@ -52,6 +64,7 @@ class Streams:
         self.grid = grid
         self.semantics = semantics
         self.free: dict[str, Times] = {}
+        self._entered: list[tuple[Times, Times]] = []  # entry and end, since the last compute
 
     def end(self) -> Times:
         """Return when all streams of a rank are done."""
@@ -60,15 +73,21 @@ class Streams:
     def compute(self, ready: Times, seconds: float, mask: Mask) -> tuple[Times, Times]:
         """Work for `seconds`; return start and end."""
         start = self.grid.later(ready, self.free.get(COMPUTE, self.grid.zero))
+        for entry, end in self._entered:
+            ahead = entry - start
+            start = np.where((ahead >= SAME[0]) & (ahead <= SAME[1]), end, start)
+        self._entered.clear()
         end = start + seconds
         self._occupy(COMPUTE, end, mask)
         return start, end
 
     def meet(self, site: PricedSite, ready: Times, mask: Mask) -> tuple[Times, Times]:
         """Let the groups of a collective communicate; return start and end."""
-        start = np.maximum.reduce(self._ready(site, ready), axis=site.dims, keepdims=True)
+        entry = self._ready(site, ready)
+        start = np.maximum.reduce(entry, axis=site.dims, keepdims=True)
         end = start + site.seconds
         self._hold(site, end, mask)
+        self._enter(entry, end)
         return start, end
 
     def hop(self, site: PricedSite, hop: Hop, ready: Times, mask: Mask) -> tuple[Times, Times]:
@@ -83,6 +102,7 @@ class Streams:
         if self.semantics.permute == "clique":
             start = np.maximum.reduce(senders, axis=self.grid.every, keepdims=True)
             arrival = start + site.seconds
+            self._enter(senders, arrival)
         else:
             start = self.grid.later(hop.from_sender(senders), receivers)
             arrival = np.where(hop.receives, start + site.seconds, 0.0)
@@ -90,6 +110,10 @@ class Streams:
         busy = self.grid.later(np.maximum(arrival, sent), receivers)
         self._hold(site, busy, mask)
         return start, arrival
+
+    def _enter(self, entry: Times, end: Times) -> None:
+        if self.semantics.inline:
+            self._entered.append((entry, end))
 
     def _names(self, site: PricedSite) -> tuple[str, ...]:
         if self.semantics.streams == "axis":

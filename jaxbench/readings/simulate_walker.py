@@ -22,7 +22,7 @@ from jaxbench.readings.ranks import Ranks
 from jaxbench.readings.simulate_events import Recorder
 from jaxbench.readings.simulate_liveness import Liveness
 from jaxbench.readings.simulate_sites import PricedSite, price_sites
-from jaxbench.readings.simulate_streams import Mask, Semantics, Streams
+from jaxbench.readings.simulate_streams import INSTANT, Mask, Semantics, Streams
 from jaxbench.readings.simulate_times import Grid, Known, Times, Value
 from jaxbench.readings.sites import KINDS
 from jaxbench.readings.walker import Path, Walker
@@ -154,7 +154,10 @@ class Timeline(Walker[Value]):
             return [self._compute(work, operands)] * len(eqn.outvars)
         if name == "select_n" and isinstance(operands[0], Known) and operands[0].array.ndim == 1:
             return [self.choose(operands[0].array.astype(np.int64), operands[1:])]
-        return [self.grid.latest(operands)] * len(eqn.outvars)
+        at = self.grid.latest(operands)
+        if name == "tie" and self.streams.semantics.inline:
+            at = at + INSTANT
+        return [at] * len(eqn.outvars)
 
     def _compute(self, work: Work, operands: list[Value]) -> Times:
         number = self.mask_number()
