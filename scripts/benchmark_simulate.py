@@ -34,7 +34,7 @@ from jaxbench.readings.plan import build_program
 from jaxbench.readings.predict import predict_system
 from jaxbench.readings.ranks import Ranks
 from jaxbench.readings.simulate import simulate
-from jaxbench.readings.simulate_system import price
+from jaxbench.readings.simulate.system import price
 from jaxbench.table import print_table
 from jaxbench.units import format_bytes, format_count, format_seconds
 

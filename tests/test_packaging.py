@@ -21,6 +21,17 @@ import jaxbench
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = ROOT / "pyproject.toml"
 
+# What a distributor has beside the package: how it is used, how it is tested, and what it says.
+BESIDE = ("docs", "examples", "scripts", "tests")
+FILES = (
+    "pyproject.toml",
+    "MANIFEST.in",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+)
+
 BUILD = "from setuptools import build_meta as b; b.build_wheel('dist'); b.build_sdist('dist')"
 
 
@@ -41,9 +52,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the project, with wheel and sdist built in `dist/`."""
     copy = tmp_path_factory.mktemp("project")
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in ("jaxbench", "flags", "meshes"):
+    for name in ("jaxbench", "flags", "meshes", *BESIDE):
         shutil.copytree(ROOT / name, copy / name, ignore=ignored)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in FILES:
         shutil.copy(ROOT / name, copy)
     call(sys.executable, "-c", BUILD, cwd=copy)
     return copy
@@ -80,7 +91,9 @@ def test_the_sdist_has_every_file(project: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert names >= {name.replace("jaxbench/_data/", "") for name in ours(project)}
-    assert names >= {"pyproject.toml", "README.md", "LICENSE"}
+    beside = (path for folder in BESIDE for path in (project / folder).rglob("*") if path.is_file())
+    assert names >= {*FILES, *(str(path.relative_to(project)) for path in beside)}
+    assert not [name for name in names if "__pycache__" in name]
 
 
 @pytest.mark.parametrize("form", ["wheel", "sdist", "editable"])

@@ -18,12 +18,12 @@ from jaxbench.axes import STRATEGY_AXES
 from jaxbench.catalog.systems import find_system
 from jaxbench.cli.command import read_call
 from jaxbench.cli.fits import read_fits_flag
+from jaxbench.cli.flags import WHERE_FLAGS
 from jaxbench.errors import InputError, unknown
 from jaxbench.experiment import Experiment
 from jaxbench.table import is_terminal
 
 FORMATS = ("text", "json")
-WHERE = ("placement", "topology", "partition_nodes", "algorithm", "comm_streams")
 EXPERIMENT = (
     "model",
     "system",
@@ -50,7 +50,7 @@ EXPERIMENT = (
     "backward_s",
     "seed",
 )
-FLAGS = ("strategy", *EXPERIMENT, *WHERE, "fits", "explain", "top", "format", "flagfile")
+FLAGS = ("strategy", *EXPERIMENT, *WHERE_FLAGS, "fits", "explain", "top", "format", "flagfile")
 STARTS_BACKEND = False
 
 
@@ -71,7 +71,7 @@ def main(words: Sequence[str]) -> int:
 
     predictor = None
     if base is not None and not fit_faults:
-        where = {name: values[name] for name in WHERE}
+        where = {name: values[name] for name in WHERE_FLAGS}
         try:
             predictor = predictor_on(values["system"], base, fits, **where)
         except InputError as error:

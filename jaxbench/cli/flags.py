@@ -99,7 +99,10 @@ FLAGS: dict[str, Flag] = {
     "export_only": Flag("run nothing: show and export what --out has", boolean=True),
     # Simulation
     "placement": Flag("where ranks are: a class such as inter-group, or nodes:n[1-4,9]"),
-    "topology": Flag("what `scontrol show topology` printed, instead of the system's own network"),
+    "topology": Flag(
+        "file of `scontrol show topology`, topology.conf or topology.yaml (FILE:NAME for one of "
+        "several), instead of the system's own network"
+    ),
     "partition_nodes": Flag("nodes of --topology that may be used, as a Slurm hostlist"),
     "algorithm": Flag("of collectives: auto (the cheapest), or one for all that have it", "auto"),
     "comm_streams": Flag("axis (collectives of different axes overlap) or one; by hardware"),
@@ -121,6 +124,9 @@ FLAGS: dict[str, Flag] = {
     "cpus_per_task": Flag("CPUs of each process; the system's share if not given"),
     # Output
     "format": Flag("text or json; collectives: nccl too, as nccl-tests prints it", "text"),
+    "fom": Flag(
+        "end with a line per run for other programs: FOM status=ok ... step_s=...", boolean=True
+    ),
     # Input
     "flagfile": Flag("file of flags, such as flags/quickstart.flags; the command line overrides"),
 }
@@ -130,19 +136,11 @@ _OWN_READER = ("flagfile",)
 
 # Not fields of an experiment.
 _COLLECTIVES = ("kinds", "axis", "ranks", "min_bytes", "max_bytes", "factor", "fit")
-_SWEEP = ("repetitions", "cell_timeout_s", "skip_invalid", "export", "export_only")
+SWEEP_FLAGS = ("repetitions", "cell_timeout_s", "skip_invalid", "export", "export_only")
+WHERE_FLAGS = ("placement", "topology", "partition_nodes", "algorithm", "comm_streams")
 _SIMULATION = (
-    "placement",
-    "topology",
-    "partition_nodes",
-    "algorithm",
-    "comm_streams",
-    "fits",
-    "timeline",
-    "chakra",
-    "explain",
-    "top",
-    "conventions",
+    *WHERE_FLAGS,
+    *("fits", "timeline", "chakra", "explain", "top", "conventions"),
 )
 PROCESS_FLAGS = (
     "processes",
@@ -155,7 +153,7 @@ PROCESS_FLAGS = (
     "silence_s",
     "stage_limits",
 )
-_SLURM = (
+SLURM_FLAGS = (
     "script",
     "submit",
     "array",
@@ -167,8 +165,8 @@ _SLURM = (
     "cpus_per_task",
 )
 COMMAND_FLAGS = (
-    *("runs", "out", "format", "flagfile"),
-    *(*PROCESS_FLAGS, *_COLLECTIVES, *_SWEEP, *_SIMULATION, *_SLURM),
+    *("runs", "out", "format", "fom", "flagfile"),
+    *(*PROCESS_FLAGS, *_COLLECTIVES, *SWEEP_FLAGS, *_SIMULATION, *SLURM_FLAGS),
 )
 EXPERIMENT_FLAGS = tuple(name for name in FLAGS if name not in COMMAND_FLAGS)
 
@@ -245,6 +243,13 @@ def split_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
         if "=" not in name and not boolean and words and not words[0].startswith("-"):
             flags.append(words.pop(0))
     return flags, alone
+
+
+def read_boolean(name: str, text: str, faults: list[str]) -> bool:
+    """Return what a boolean flag's value says ('' is False); add a fault if it says neither."""
+    if text.lower() not in ("", "true", "false", "1", "0", "yes", "no"):
+        faults.append(f"--{name} is '{text}'; it must be true or false")
+    return text.lower() in ("true", "1", "yes")
 
 
 def unknown_flag(name: str) -> str:

@@ -21,7 +21,7 @@ from jaxbench.catalog.hardware import HARDWARE, Hardware
 from jaxbench.catalog.systems import find_system
 from jaxbench.cli.command import read_call
 from jaxbench.cli.fits import read_fits_flag
-from jaxbench.cli.flags import split_arguments
+from jaxbench.cli.flags import WHERE_FLAGS, split_arguments
 from jaxbench.cli.own_program_load import ARGUMENT, load, read_axes, traced
 from jaxbench.errors import InputError, unknown
 
@@ -30,8 +30,7 @@ if TYPE_CHECKING:  # JAX is imported when it is needed
     from jaxbench.readings.own_program_roofline import Roofline
 
 FLAGS = ("mesh", "hardware", "system", "mfu", "memory_efficiency", "format", "flagfile")
-WHERE = ("placement", "topology", "partition_nodes", "algorithm", "comm_streams")
-SIMULATE_FLAGS = (*FLAGS, *WHERE, "fits", "timeline", "chakra")
+SIMULATE_FLAGS = (*FLAGS, *WHERE_FLAGS, "fits", "timeline", "chakra")
 FORMATS = ("text", "json")
 DEFAULT_HARDWARE = "h100"  # as of an experiment
 
@@ -80,7 +79,7 @@ def simulate_own_program(words: Sequence[str]) -> int:
 
     from jaxbench.readings.own_program_predict import OwnJob, predict_program
     from jaxbench.readings.ranks import Ranks
-    from jaxbench.readings.simulate_system import price
+    from jaxbench.readings.simulate.system import price
     from jaxbench.report.chakra import chakra_faults, write_chakra
     from jaxbench.report.own_program_table import print_own_prediction
     from jaxbench.report.timeline import representative_ranks, timeline_faults, write_timeline
@@ -94,7 +93,7 @@ def simulate_own_program(words: Sequence[str]) -> int:
         axes = call.program.axes
         job = OwnJob(axes, call.program.ranks.count, call.roofline.hardware.name)
         try:
-            where = {name: values[name] for name in WHERE}
+            where = {name: values[name] for name in WHERE_FLAGS}
             priced = price(job, values["system"] or None, fits=fits, **where)
         except InputError as error:
             faults += error.faults

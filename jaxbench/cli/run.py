@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxbench.cli.command import read_command
-from jaxbench.cli.flags import EXPERIMENT_FLAGS, PROCESS_FLAGS
+from jaxbench.cli.flags import EXPERIMENT_FLAGS, PROCESS_FLAGS, read_boolean
 from jaxbench.cli.processes import meet, same_experiments
 from jaxbench.errors import InputError
 from jaxbench.measure.processes import here
 from jaxbench.measure.record import FILE_NAME, writable_faults
 
-FLAGS = (*EXPERIMENT_FLAGS, "runs", *PROCESS_FLAGS, "out", "flagfile")
+FLAGS = (*EXPERIMENT_FLAGS, "runs", *PROCESS_FLAGS, "out", "fom", "flagfile")
 STARTS_BACKEND = True
 
 
@@ -28,7 +28,9 @@ def main(words: Sequence[str]) -> int:
     """Run the experiments; return 0 if all are done and their checks passed."""
     command = read_command("run", words, FLAGS)
     out = command.values["out"]
-    code = meet(command.values, "jaxbench run", command.faults, lambda: writable_faults(out))
+    faults = list(command.faults)
+    fom = read_boolean("fom", command.values["fom"], faults)
+    code = meet(command.values, "jaxbench run", faults, lambda: writable_faults(out))
     if code is not None:
         return code
     experiments = [experiment for _, experiment in command.experiments]
@@ -52,10 +54,13 @@ def main(words: Sequence[str]) -> int:
         raise InputError(faults)
 
     from jaxbench.measure.execute import run_experiments
+    from jaxbench.report.figure_of_merit import figure_of_merit
     from jaxbench.report.run_table import print_runs
 
     records = run_experiments(experiments, out=out, command=["jaxbench", "run", *words])
     if here().index == 0:
         print_runs(records)
         print(f"records: {Path(out) / FILE_NAME}")
+        for record in records if fom else ():
+            print(figure_of_merit(record))
     return 1 if any(record["partial"] for record in records) else 0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from jaxbench.cli.command import read_command
 from jaxbench.cli.fits import read_fits_flag
-from jaxbench.cli.flags import EXPERIMENT_FLAGS
+from jaxbench.cli.flags import EXPERIMENT_FLAGS, WHERE_FLAGS
 from jaxbench.cli.own_program import is_own_program, simulate_own_program
 from jaxbench.errors import InputError, unknown
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:  # JAX is imported when it is needed
     from jaxbench.readings.predict import Prediction
 
 FORMATS = ("text", "json")
-WHERE = ("placement", "topology", "partition_nodes", "algorithm", "comm_streams")
 FILES = ("timeline", "chakra")
-FLAGS = (*EXPERIMENT_FLAGS, *WHERE, "fits", *FILES, "runs", "format", "flagfile")
+FLAGS = (*EXPERIMENT_FLAGS, *WHERE_FLAGS, "fits", *FILES, "runs", "format", "flagfile")
 STARTS_BACKEND = False
 
 
@@ -57,11 +56,7 @@ def main(words: Sequence[str]) -> int:
                 predict_system(
                     experiment,
                     experiment.system,
-                    placement=values["placement"],
-                    topology=values["topology"],
-                    partition_nodes=values["partition_nodes"],
-                    algorithm=values["algorithm"],
-                    comm_streams=values["comm_streams"],
+                    **{name: values[name] for name in WHERE_FLAGS},
                     fits=fits,
                     record=record,
                 )

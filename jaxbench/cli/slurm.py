@@ -24,7 +24,13 @@ from typing import NamedTuple
 
 from jaxbench.cli.command import read_command, read_words
 from jaxbench.cli.flagfile import override
-from jaxbench.cli.flags import EXPERIMENT_FLAGS, PROCESS_FLAGS, split_flagfiles
+from jaxbench.cli.flags import (
+    EXPERIMENT_FLAGS,
+    PROCESS_FLAGS,
+    SLURM_FLAGS,
+    read_boolean,
+    split_flagfiles,
+)
 from jaxbench.cli.flags import FLAGS as ALL_FLAGS
 from jaxbench.cli.sweep import read_cells
 from jaxbench.errors import InputError, RunError
@@ -40,19 +46,8 @@ from jaxbench.launch.slurm_systems import GENERIC, SlurmSystem, find_slurm_syste
 from jaxbench.measure.sweeps.grid import SEPARATOR
 from jaxbench.measure.sweeps.sweep import tasks_in_order
 
-OWN_FLAGS = (
-    "script",
-    "submit",
-    "array",
-    "account",
-    "partition",
-    "qos",
-    "time_limit",
-    "per_node",
-    "cpus_per_task",
-)
 SWEEP_FLAGS = ("repetitions", "skip_invalid")
-FLAGS = (*EXPERIMENT_FLAGS, "runs", *PROCESS_FLAGS, *SWEEP_FLAGS, *OWN_FLAGS, "out", "flagfile")
+FLAGS = (*EXPERIMENT_FLAGS, "runs", *PROCESS_FLAGS, *SWEEP_FLAGS, *SLURM_FLAGS, "out", "flagfile")
 STARTS_BACKEND = False
 
 MOST_COUNT = 10_000
@@ -112,9 +107,11 @@ def read(words: Sequence[str]) -> Asked:
     given = {name: text.strip() for name, text in override(files, line).items()}
     own = {
         name: given.get(name) or ALL_FLAGS[name].default or ""
-        for name in (*OWN_FLAGS, *SWEEP_FLAGS, "out")
+        for name in (*SLURM_FLAGS, *SWEEP_FLAGS, "out")
     }
-    wants = {name: _flag(name, own[name], faults) for name in ("submit", "array", "skip_invalid")}
+    wants = {
+        name: read_boolean(name, own[name], faults) for name in ("submit", "array", "skip_invalid")
+    }
     counts = {
         name: _count(name, own[name], faults)
         for name in ("per_node", "cpus_per_task", "repetitions")
@@ -203,7 +200,7 @@ def _steps(
     faults: list[str],
 ) -> list[Step]:
     """Return the runs: those of a grid each by itself, otherwise one with the user's own flags."""
-    ours = {*OWN_FLAGS, *SWEEP_FLAGS, "out"}
+    ours = {*SLURM_FLAGS, *SWEEP_FLAGS, "out"}
     line = {name: text for name, text in line.items() if name not in ours}
     given = override({n: t for n, t in files.items() if n not in ours}, line)
     if wants["array"] or repetitions > 1 or any(SEPARATOR in text for text in given.values()):
@@ -238,9 +235,3 @@ def _count(name: str, text: str, faults: list[str]) -> int | None:
         return int(text)
     faults.append(f"--{name} is '{text}'; it must be a whole number from 1 to {MOST_COUNT:,}")
     return None
-
-
-def _flag(name: str, text: str, faults: list[str]) -> bool:
-    if text.lower() not in ("", "true", "false", "1", "0", "yes", "no"):
-        faults.append(f"--{name} is '{text}'; it must be true or false")
-    return text.lower() in ("true", "1", "yes")

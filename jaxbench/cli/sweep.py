@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from jaxbench.cli.command import read_words
 from jaxbench.cli.flagfile import override, read_run
-from jaxbench.cli.flags import EXPERIMENT_FLAGS
+from jaxbench.cli.flags import EXPERIMENT_FLAGS, SWEEP_FLAGS, read_boolean
 from jaxbench.cli.flags import FLAGS as ALL_FLAGS
 from jaxbench.errors import InputError
 from jaxbench.experiment import Experiment
@@ -34,7 +34,7 @@ from jaxbench.measure.sweeps.grid import (
 )
 
 GRID_FLAGS = (*EXPERIMENT_FLAGS, "runs")
-OWN_FLAGS = ("repetitions", "cell_timeout_s", "skip_invalid", "export", "export_only", "out")
+OWN_FLAGS = (*SWEEP_FLAGS, "out")
 FLAGS = (*GRID_FLAGS, *OWN_FLAGS, "flagfile")
 STARTS_BACKEND = False
 
@@ -126,7 +126,7 @@ def read(words: Sequence[str]) -> Sweep:
     if own["cell_timeout_s"]:
         timeout_s = _number("cell_timeout_s", own["cell_timeout_s"], 0, math.inf, faults)
     skip_invalid, export_only = (
-        _flag(name, own[name], faults) for name in ("skip_invalid", "export_only")
+        read_boolean(name, own[name], faults) for name in ("skip_invalid", "export_only")
     )
     if own["export"]:
         from jaxbench.report.export import export_faults
@@ -206,9 +206,3 @@ def _number(
     allowed = f"a whole number from {low} to {high:,}" if whole else f"a number above {low}"
     faults.append(f"--{name} is '{text}'; it must be {allowed}")
     return low
-
-
-def _flag(name: str, text: str, faults: list[str]) -> bool:
-    if text.lower() not in ("", "true", "false", "1", "0", "yes", "no"):
-        faults.append(f"--{name} is '{text}'; it must be true or false")
-    return text.lower() in ("true", "1", "yes")

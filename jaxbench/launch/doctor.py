@@ -25,7 +25,7 @@ from jaxbench.units import format_bytes
 
 PYTHON = (3, 11)
 JAX = ((0, 10, 2), (0, 12))  # from the first on, below the second, as in pyproject.toml
-NEEDED = ("numpy", "scipy", "rich", "absl-py", "clustershell")
+NEEDED = ("numpy", "scipy", "rich", "absl-py", "clustershell", "pyyaml")
 PLUGIN = re.compile(r"jax-(cuda|rocm)\d*-(plugin|pjrt)")
 
 VIRTUAL_DEVICES = 4

@@ -21,7 +21,7 @@ from jaxbench.errors import InputError
 from jaxbench.experiment import Experiment
 from jaxbench.readings.advise_candidates import Candidate, Shape, find_candidates
 from jaxbench.readings.predict import Prediction, predict
-from jaxbench.readings.simulate_system import Fits, price
+from jaxbench.readings.simulate.system import Fits, price
 from jaxbench.units import format_bytes, format_seconds, format_share
 
 # The parts that add up to a step, as fields of a prediction, in words.
@@ -145,8 +145,8 @@ def predictor_on(
 ) -> Predictor:
     """Return what predicts experiments with the devices of `base` on a system.
 
-    `where` are placement, topology, partition_nodes, algorithm and comm_streams, as `price` takes
-    them. The costs of a group are kept from one experiment to the next. Errors: InputError.
+    `where` and `fits` are as `price` takes them. The costs of a group are kept from one experiment
+    to the next. Errors: InputError.
     """
     priced = price(base, system, fits=fits, **where)
 

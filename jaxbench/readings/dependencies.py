@@ -18,7 +18,7 @@ from jaxbench.errors import RunError
 from jaxbench.jaxprs import Equation, equations
 from jaxbench.readings.arithmetic import RULES
 from jaxbench.readings.ranks import Ranks
-from jaxbench.readings.simulate_liveness import Liveness
+from jaxbench.readings.simulate.liveness import Liveness
 from jaxbench.readings.sites import KINDS, collective_axes
 from jaxbench.readings.walker import Walker
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from jaxbench.axes import Mesh
@@ -15,20 +14,11 @@ from jaxbench.errors import InputError, RunError
 from jaxbench.readings.own_program import OwnProgram
 from jaxbench.readings.own_program_plan import OwnPlan, plan_program, priced
 from jaxbench.readings.own_program_roofline import Roofline
-from jaxbench.readings.predict import ROUNDING
+from jaxbench.readings.predict import PARTS, SHARES, parts_of
 from jaxbench.readings.simulate import Semantics, Simulation, simulate_all
-from jaxbench.readings.simulate_costs import Free, LatencyOnly
+from jaxbench.readings.simulate.costs import Free, LatencyOnly
 
-METRICS = (
-    "step_s",
-    "compute_s",
-    "skew_s",
-    "bubble_s",
-    "transfer_exposed_s",
-    "latency_s",
-    "communication_relevance",
-    "communication_share",
-)
+METRICS = (*PARTS, *SHARES)
 
 
 @dataclass(frozen=True)
@@ -96,21 +86,11 @@ def predict_program(
         full, latency, free = simulate_all(closed, program.ranks, models, semantics, record=record)
     except RunError as error:
         raise InputError(f"{program.name}: {error}") from error
-    compute, busiest = float(np.median(full.compute_s)), float(full.compute_s.max())
     return OwnPrediction(
         plan=plan_program(program, roofline),
         closed=closed,
         semantics=semantics,
         costs=described,
         simulation=full,
-        step_s=full.step_s,
-        compute_s=compute,
-        skew_s=_less(busiest, compute),
-        bubble_s=_less(free.step_s, busiest),
-        transfer_exposed_s=_less(full.step_s, latency.step_s),
-        latency_s=_less(latency.step_s, free.step_s),
+        **parts_of(full, latency, free),
     )
-
-
-def _less(whole: float, part: float) -> float:
-    return 0.0 if abs(whole - part) <= ROUNDING * whole else whole - part

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from jaxbench.dtypes import find_dtype
 from jaxbench.experiment import STRATEGY_AXES, Experiment
-from jaxbench.program import Program, Traced, abstract_mesh, delayed, trace
+from jaxbench.program import Program, Size, Traced, abstract_mesh, delayed, trace
 from jaxbench.readings.counting import Counting
 from jaxbench.readings.memory import Memory, program_memory
 from jaxbench.readings.ranks import Ranks
@@ -181,9 +181,8 @@ def plan_rows(sites: Sequence[Site], counting: Counting, program: Program) -> li
 
 
 def _row(sites: list[Site], counting: Counting, program: Program) -> Row:
-    site, never = sites[0], np.zeros(counting.ranks.count, np.int64)
+    never = np.zeros(counting.ranks.count, np.int64)
     sizes = [size for s in sites if (size := program.size_of(s.label))]
-    size = max(sizes, key=lambda size: size.full, default=None)
     counts = [counting.counts.get(s.path, never) for s in sites]
     count, useful = (
         sum(counts, never),
@@ -192,10 +191,21 @@ def _row(sites: list[Site], counting: Counting, program: Program) -> Row:
     labels: dict[str, int] = {}
     for member, executed in zip(sites, counts, strict=True):
         labels[member.label] = labels.get(member.label, 0) + int(executed.max())
+    row = row_of(sites[0], max(sizes, key=lambda size: size.full, default=None))
+    return replace(
+        row,
+        count=int(count.max()),
+        count_min=int(count.min()),
+        useful=int(useful.max()),
+        labels=labels,
+    )
+
+
+def row_of(site: Site, size: Size | None = None) -> Row:
+    """Return the row of a site that is executed once; `size` is what a strategy said of it."""
     nbytes = site.elements * find_dtype(site.dtype)
     factor = wire_factor(site.kind, site.group_size)
     axis = "+".join(site.axes)
-    elements = size.scaled if size else site.elements
     whole = site.kind in ("all_reduce", "permute")
     return Row(
         id=f"{site.kind}/{axis}/{site.elements}/{site.dtype}",
@@ -203,16 +213,16 @@ def _row(sites: list[Site], counting: Counting, program: Program) -> Row:
         axis=axis,
         group_size=site.group_size,
         groups=len(site.groups),
-        count=int(count.max()),
-        count_min=int(count.min()),
-        useful=int(useful.max()),
+        count=1,
+        count_min=1,
+        useful=1,
         full_elements=size.full if size else site.elements,
-        elements=elements,
+        elements=size.scaled if size else site.elements,
         shard_elements=site.elements if whole else site.elements // site.group_size,
         padded_elements=site.elements,
         dtype=site.dtype,
         bytes_logical=nbytes,
         bytes_wire=nbytes * factor,
         wire_factor=factor,
-        labels=labels,
+        labels={site.label: 1},
     )

@@ -22,8 +22,8 @@ from jaxbench.rank import DATA
 from jaxbench.readings.plan import Plan, build_program, plan_traced
 from jaxbench.readings.ranks import Ranks
 from jaxbench.readings.simulate import Semantics, Simulation, simulate_all
-from jaxbench.readings.simulate_costs import Free, LatencyOnly, WithoutAxis
-from jaxbench.readings.simulate_system import Fits, Priced, collective_kinds, price
+from jaxbench.readings.simulate.costs import Free, LatencyOnly, WithoutAxis
+from jaxbench.readings.simulate.system import Fits, Priced, collective_kinds, price
 from jaxbench.workload import Workload
 
 # A difference of two steps that is this much smaller than they are is rounding.
@@ -96,19 +96,9 @@ class Prediction:
         }
 
 
-METRICS = (
-    "step_s",
-    "compute_s",
-    "skew_s",
-    "bubble_s",
-    "transfer_exposed_s",
-    "latency_s",
-    "blocked_s",
-    "communication_relevance",
-    "communication_share",
-    "throughput",
-    "scaling_efficiency",
-)
+PARTS = ("step_s", "compute_s", "skew_s", "bubble_s", "transfer_exposed_s", "latency_s")
+SHARES = ("communication_relevance", "communication_share")
+METRICS = (*PARTS, "blocked_s", *SHARES, "throughput", "scaling_efficiency")
 
 
 def predict(
@@ -145,29 +135,35 @@ def _predict(
     full, latency, free, alone = simulate_all(
         traced.closed, Ranks(experiment.mesh), models, priced.semantics, record=record
     )
-    compute, busiest = float(np.median(full.compute_s)), float(full.compute_s.max())
-    exposed = _less(full.step_s, latency.step_s)
-    waiting = _less(latency.step_s, free.step_s)
+    parts = parts_of(full, latency, free)
     blocked = _less(full.step_s, float(full.compute_s.min()))
     return Prediction(
         experiment=experiment,
         semantics=priced.semantics,
         costs=priced.described,
-        step_s=full.step_s,
-        compute_s=compute,
-        skew_s=_less(busiest, compute),
-        bubble_s=_less(free.step_s, busiest),
-        transfer_exposed_s=exposed,
-        latency_s=waiting,
+        **parts,
         blocked_s=blocked,
         communication_relevance=blocked / full.step_s,
-        communication_share=(exposed + waiting) / full.step_s,
+        communication_share=(parts["transfer_exposed_s"] + parts["latency_s"]) / full.step_s,
         throughput=workload.global_batch / full.step_s,
         scaling_efficiency=alone.step_s / full.step_s,
         simulation=full,
         workload=workload,
         traced=traced,
     )
+
+
+def parts_of(full: Simulation, latency: Simulation, free: Simulation) -> dict[str, float]:
+    """Return PARTS: of a step, of the same with latencies only, and with free communication."""
+    compute, busiest = float(np.median(full.compute_s)), float(full.compute_s.max())
+    return {
+        "step_s": full.step_s,
+        "compute_s": compute,
+        "skew_s": _less(busiest, compute),
+        "bubble_s": _less(free.step_s, busiest),
+        "transfer_exposed_s": _less(full.step_s, latency.step_s),
+        "latency_s": _less(latency.step_s, free.step_s),
+    }
 
 
 def _less(whole: float, part: float) -> float:
@@ -179,28 +175,15 @@ def predict_system(
     experiment: Experiment,
     system_name: str | None,
     *,
-    placement: str = "",
-    topology: str = "",
-    partition_nodes: str = "",
-    algorithm: str = "auto",
-    comm_streams: str = "",
     fits: Fits | None = None,
     record: Sequence[int] = (),
+    **where: str,
 ) -> Prediction:
-    """Predict a step on a system of `meshes/`; arguments are as those of `price`.
+    """Predict a step on a system of `meshes/`; `where` and `fits` are as `price` takes them.
 
     Errors: InputError with everything that is wrong.
     """
     workload, traced = _traced(experiment)
-    priced = price(
-        experiment,
-        system_name,
-        kinds=collective_kinds(traced.closed),
-        placement=placement,
-        topology=topology,
-        partition_nodes=partition_nodes,
-        algorithm=algorithm,
-        comm_streams=comm_streams,
-        fits=fits,
-    )
+    kinds = collective_kinds(traced.closed)
+    priced = price(experiment, system_name, kinds=kinds, fits=fits, **where)
     return _predict(experiment, workload, traced, priced, record)

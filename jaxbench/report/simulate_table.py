@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jaxbench.axes import mesh_text
 from jaxbench.readings.predict import Prediction
 from jaxbench.readings.simulate import Semantics, Use
 from jaxbench.table import print_table
@@ -123,7 +124,6 @@ def _read(use: Use) -> tuple[str, ...]:
 
 def _step(p: Prediction) -> tuple[str, ...]:
     e = p.experiment
-    mesh = ",".join(f"{axis}={size}" for axis, size in e.mesh if size > 1) or "1 device"
     parts = (
         p.step_s,
         p.compute_s,
@@ -136,7 +136,7 @@ def _step(p: Prediction) -> tuple[str, ...]:
     return (
         e.strategy,
         e.model,
-        mesh,
+        mesh_text(e.mesh),
         *map(format_seconds, parts),
         *map(format_share, shares),
         format_rate(p.throughput, "samples"),

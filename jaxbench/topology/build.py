@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,8 @@ def placed(
 ) -> tuple[Topology, Placement]:
     """Return the topology and where `devices` ranks are on it; see `of_slurm` and `place`.
 
-    Without `topology_file` the topology is the system's own. Errors: InputError with all faults
-    of all arguments together.
+    `topology_file` is a file, or FILE:NAME for one of those in a topology.yaml; without it the
+    topology is the system's own. Errors: InputError with all faults of all arguments together.
     """
     faults: list[str] = []
     topology = None
@@ -41,23 +42,27 @@ def placed(
     return topology, place(topology, system, devices, placement, seed)
 
 
-def _topology(system: System, file: str, partition_nodes: str) -> Topology:
+def _topology(system: System, file_and_name: str, partition_nodes: str) -> Topology:
     """Return the system's own topology, or that of a file which the system's links fit."""
-    if not file:
+    if not file_and_name:
         if partition_nodes:
             raise InputError(
                 "--partition_nodes is for nodes of a --topology file, which is missing"
             )
         return of_system(system)
+    file, colon, name = file_and_name.rpartition(":")
+    if not colon or os.path.exists(file_and_name):
+        file, name = file_and_name, ""
     try:
         text = Path(file).read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"--topology={file} can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(
-            f"--topology={file} is no text; expected what `scontrol show topology` prints"
+            f"--topology={file} is no text; expected what `scontrol show topology` prints, "
+            "a topology.conf or a topology.yaml"
         ) from error
-    topology = of_slurm(text, partition_nodes, file)
+    topology = of_slurm(text, partition_nodes, file, name)
     faults = _misfits(system, topology)
     if faults:
         raise InputError(faults)

@@ -76,8 +76,10 @@ def of_system(system: System) -> Topology:
     )
 
 
-def of_slurm(text: str, partition_nodes: str = "", source: str = "the topology") -> Topology:
-    """Return the topology that `scontrol show topology` printed as `text`, see `read_leaves`.
+def of_slurm(
+    text: str, partition_nodes: str = "", source: str = "the topology", topology: str = ""
+) -> Topology:
+    """Return the topology of a file of Slurm, see `read_leaves`; `topology` names one of several.
 
     `partition_nodes` is a hostlist of the nodes to keep, for files that have login and service
     nodes and other partitions too; '' keeps all. `source` is what messages call the file. Errors:
@@ -86,7 +88,8 @@ def of_slurm(text: str, partition_nodes: str = "", source: str = "the topology")
     faults: list[str] = []
     leaves, wanted = [], []
     try:
-        leaves = read_leaves(text)
+        name, leaves = read_leaves(text, topology)
+        source = f"{source}:{name}" if name else source
     except InputError as error:
         faults += [f"{source}, {fault}" for fault in error.faults]
     if partition_nodes:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from jaxbench.errors import InputError
 from jaxbench.topology.hostlist import folded
-from jaxbench.topology.slurm_lines import Switch, read_switches
+from jaxbench.topology.slurm_lines import read_lines
+from jaxbench.topology.slurm_switch import Switch
+
+# What a first line has where a file is YAML: a document, an entry, a key, or JSON.
+_YAML = re.compile(r"-|%YAML|[\w]+:(\s|$)|[\[{]")
 
 
 class Leaf(NamedTuple):
@@ -17,15 +22,36 @@ class Leaf(NamedTuple):
     nodes: tuple[str, ...]
 
 
-def read_leaves(text: str) -> list[Leaf]:
+def read_leaves(text: str, topology: str = "") -> tuple[str, list[Leaf]]:
     """Return the leaves of a topology file, group by group, in the file's order.
 
-    A leaf is a switch without switches below it; what is directly above it is its group (Slurm's
-    files have an artificial switch on top of those, which joins them), and a leaf without one is a
-    group of its own. Leaves without nodes are left out. Errors: InputError with every fault and
-    its line.
+    The file is what `scontrol show topology` prints, a topology.conf or a topology.yaml. The last
+    has several topologies, of which one is chosen as `read_yaml` does, and its name comes first;
+    else ''. A leaf is a switch without switches below it, or a block of nodes; what is directly
+    above it is its group (Slurm's files have an artificial switch on top of those, which joins
+    them), and a leaf without one is a group of its own. Leaves without nodes are left out. Errors:
+    InputError with every fault and its line.
     """
-    switches = {switch.name: switch for switch in read_switches(text)}
+    if _is_yaml(text):
+        from jaxbench.topology.slurm_yaml import read_yaml  # PyYAML takes its time
+
+        name, switches = read_yaml(text, topology)
+        return name, _leaves(switches)
+    if topology:
+        raise InputError(
+            f"no topology of the name {topology}: lines of switches or blocks have none; expected "
+            "--topology=FILE"
+        )
+    return "", _leaves(read_lines(text))
+
+
+def _is_yaml(text: str) -> bool:
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return bool(_YAML.match(next(filter(None, lines), "")))
+
+
+def _leaves(listed: list[Switch]) -> list[Leaf]:
+    switches = {switch.name: switch for switch in listed}
     above: dict[str, Switch] = {}
     faults: list[str] = []
     for switch in switches.values():
@@ -43,7 +69,9 @@ def read_leaves(text: str) -> list[Leaf]:
     leaves = [switch for switch in switches.values() if not switch.below and switch.nodes]
     faults += _shared_nodes(leaves)
     if not leaves:
-        faults.append("no switch with nodes and without switches below it: there is no leaf")
+        faults.append(
+            "no switch or block with nodes and without switches below it: there is no leaf"
+        )
     if faults:
         raise InputError(faults)
     order = {name: number for number, name in enumerate(switches)}
@@ -75,6 +103,6 @@ def _shared_nodes(leaves: list[Switch]) -> list[str]:
                 shared.setdefault((first.name, first.line, leaf.line), []).append(node)
     return [
         f"line {line}: {folded(nodes)} is under {name} already (line {first}); "
-        "expected one leaf switch for a node"
+        "expected one leaf switch or block for a node"
         for (name, first, line), nodes in shared.items()
     ]

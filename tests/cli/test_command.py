@@ -58,9 +58,11 @@ def test_defaults_of_the_command_s_own_flags() -> None:
 
 
 def test_every_fault_of_every_run_once() -> None:
-    command = read("--runs=tiny_dp,tiny_pd,tiny_dp_pp", "--batch=x", "--microbatches=3", "--foo")
+    command = read(
+        "--runs=tiny_dp,tiny_pd,tiny_dp_pp", "--batch=x", "--microbatches=3", "--nonesuch"
+    )
     assert command.faults[:2] == [
-        "unknown flag '--foo'",
+        "unknown flag '--nonesuch'",
         "--batch is 'x'; it must be a whole number",
     ]
     assert command.faults[2].startswith("unknown run 'tiny_pd'; did you mean 'tiny_dp'? known: ")

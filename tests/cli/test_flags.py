@@ -12,6 +12,7 @@ from jaxbench.cli.flags import (
     Parsed,
     foreign_flags,
     parse_words,
+    read_boolean,
     split_arguments,
     split_flagfiles,
 )
@@ -36,6 +37,11 @@ def test_booleans() -> None:
     for word, value in {"--recompute": "true", "--norecompute": "false"}.items():
         assert parse_words([word, "--batch=4"]) == Parsed({"recompute": value, "batch": "4"}, [])
     assert parse_words(["--recompute=perhaps"]).values == {"recompute": "perhaps"}
+    faults: list[str] = []
+    meanings = {"": False, "true": True, "False": False, "1": True, "no": False}
+    assert {text: read_boolean("fom", text, faults) for text in meanings} == meanings
+    assert faults == [] and not read_boolean("fom", "perhaps", faults)
+    assert faults == ["--fom is 'perhaps'; it must be true or false"]
 
 
 def test_every_wrong_word_is_told_and_the_rest_is_read() -> None:

@@ -51,7 +51,8 @@ def jaxbench_run(
 
 
 def test_the_quickstart(tmp_path: Path) -> None:
-    done = jaxbench_run(tmp_path, "--flagfile=flags/quickstart.flags", *QUICK)
+    """All that it says but the decomposition, which `scripts/quickstart` itself is run for."""
+    done = jaxbench_run(tmp_path, "--flagfile=flags/quickstart.flags", "--nodecompose", *QUICK)
     assert done.returncode == 0, done.stderr
     records, warnings = read_records(tmp_path / "results")
     assert warnings == []
@@ -68,8 +69,25 @@ def test_the_quickstart(tmp_path: Path) -> None:
         assert record["scales"] == {"time_scale": 0.1, "size_scale": 1.0}
         assert len(record["samples"]["full"]) == 2
         assert record["metrics"]["step_s"]["value"] > 0
+    assert "FOM" not in done.stdout
     table = [line for line in done.stdout.splitlines() if line.startswith("dp ")]
     assert re.search(r"^dp +tiny +data=8 .* yes +yes +time x 0\.1$", table[0])
+
+
+def test_lines_for_other_programs(tmp_path: Path) -> None:
+    """One per record, whole, the last thing that is printed; and only if they are asked for."""
+    runs = ["--runs=tiny_dp,tiny_fsdp", "--steps=6", "--time_scale=0.1"]
+    done = jaxbench_run(tmp_path, *runs, "--fom", env={"COLUMNS": "20"})
+    assert done.returncode == 0, done.stderr
+    records, _ = read_records(tmp_path / "results")
+    lines = done.stdout.splitlines()[-2:]
+    for line, record, strategy in zip(lines, records, ("dp", "fsdp"), strict=True):
+        assert line.startswith(f"FOM status=ok strategy={strategy} model=tiny mesh=")
+        for name in ("step_s", "throughput", "communication_share"):
+            assert f" {name}={json.dumps(record['metrics'][name]['value'])} " in line
+        assert f" n=6 step_s={record['metrics']['step_s']['value']} " in line
+        assert line.endswith(f" id={record['id']}")
+    assert done.stdout.count("FOM") == 2
 
 
 def test_the_examples_of_the_help_are_right(tmp_path: Path) -> None:
@@ -80,11 +98,12 @@ def test_the_examples_of_the_help_are_right(tmp_path: Path) -> None:
 
 def test_faults_leave_nothing_behind(tmp_path: Path) -> None:
     words = ["--flagfile=flags/tiny_dp_pp.flags", "--devices=7", "--dtype=int8", "--stesp=1"]
-    done = jaxbench_run(tmp_path, *words)
+    done = jaxbench_run(tmp_path, *words, "--fom=perhaps")
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.splitlines()[0] == "jaxbench run: 3 faults:"
-    assert len(done.stderr.splitlines()) == 4
+    assert done.stderr.splitlines()[0] == "jaxbench run: 4 faults:"
+    assert len(done.stderr.splitlines()) == 5
+    assert "--fom is 'perhaps'; it must be true or false" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -141,6 +141,29 @@ def test_a_topology_file_that_is_none_is_refused(
     path.write_text("SwitchName=leaf1 Level=0 Nodes=n[1-\n")
     assert run("--system=leonardo", PAPER, f"--topology={path}") == 2
     assert "line 1" in capsys.readouterr().err
+    path.write_text("- topology: a\n  tree:\n    switches:\n    - nodes: n[\n      nods: n1\n")
+    assert run("--system=leonardo", PAPER, f"--topology={path}") == 2
+    told = capsys.readouterr().err
+    for line in (
+        "line 5: unknown key of a switch",
+        "line 4: a switch without",
+        "line 4: nodes: 'n['",
+    ):
+        assert line in told
+    assert "Traceback" not in told
+
+
+def test_a_topology_of_several_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "topology.yaml"
+    path.write_text(
+        "- topology: a\n  flat: true\n  cluster_default: true\n"
+        "- topology: b\n  block:\n    blocks:\n    - {block: b1, nodes: 'n[1-4]'}\n"
+    )
+    words = ("--system=leonardo", "--flagfile=flags/tiny_dp.flags")
+    assert run(*words, f"--topology={path}") == 2
+    assert "topology a is flat" in capsys.readouterr().err
+    assert run(*words, f"--topology={path}:b") == 0
+    assert f"{path}:b, nodes in order: 2 nodes" in capsys.readouterr().out
 
 
 def test_a_timeline_and_chakra_traces_are_written(

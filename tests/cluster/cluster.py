@@ -297,9 +297,10 @@ class Cluster:
         network = None
         if layout.namespaces:
             leaf_of = {node: leaf for leaf, nodes in layout.leaves.items() for node in nodes}
-            hosts = {HEAD: (HEAD_ADDRESS, "core")}
+            hosts: dict[str, tuple[str, str, float | None]]
+            hosts = {HEAD: (HEAD_ADDRESS, "core", None)}
             hosts |= {
-                name: (layout.address(k), leaf_of[name])
+                name: (layout.address(k), leaf_of[name], layout.node_Bps)
                 for k, name in enumerate(layout.names, start=1)
             }
             switches = [*layout.leaves, *layout.groups, "core"]

@@ -13,9 +13,14 @@ __all__ = ["loopback", "loopback_session", "namespace_session", "namespaces"]
 HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks for groups when it is its turn
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker of xdist has all of them, so that each cluster is booted once."""
+    """One worker of xdist has all of them, so that each cluster is booted once.
+
+    They are slow, but for those that measure time, which run by themselves.
+    """
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("cluster"))
-            item.add_marker(pytest.mark.slow)
+            if not item.get_closest_marker("timed"):
+                item.add_marker(pytest.mark.slow)

@@ -27,6 +27,7 @@ from typing import Any
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 BOOT_S, END_S = 20.0, 20.0
+BURST_S, LARGEST_PACKET = 0.004, 80_000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -116,11 +117,10 @@ def make_network(network: dict[str, Any], folder: Path) -> dict[str, int]:
         switches.append(f"link add {lower}-u type veth peer name {lower}-d")
         for end, switch in ends.items():
             switches += [f"link set {end} master {switch}", f"link set {end} up"]
-            if rate_Bps:
-                rate = f"rate {rate_Bps * 8:.0f}bit burst 256kb latency 100ms"
-                shaped.append(f"qdisc add dev {end} root tbf {rate}")
-    for name, (_, switch) in network["hosts"].items():
+            shaped += shaping(end, rate_Bps)
+    for name, (_, switch, rate_Bps) in network["hosts"].items():
         port = f"p-{name}"
+        shaped += shaping(port, rate_Bps)
         switches += [
             f"link add {port} type veth peer name eth0 netns {hosts[name]}",
             f"link set {port} master {switch}",
@@ -129,10 +129,29 @@ def make_network(network: dict[str, Any], folder: Path) -> dict[str, int]:
     _run(["ip", "-batch", "-"], "\n".join(switches))
     if shaped:
         _run(["tc", "-batch", "-"], "\n".join(shaped))
-    for name, (address, _) in network["hosts"].items():
+    for name, (address, _, rate_Bps) in network["hosts"].items():
         lines = ["link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up"]
         _run([*entering(hosts[name]), "ip", "-batch", "-"], "\n".join(lines))
+        if rate_Bps:
+            _run([*entering(hosts[name]), "tc", "-batch", "-"], shaping("eth0", rate_Bps)[0])
     return hosts
+
+
+def shaping(device: str, rate_Bps: float | None) -> list[str]:
+    """Return the line for tc that lets a device send at this rate; none for no limit."""
+    if not rate_Bps:
+        return []
+    rate = f"rate {rate_Bps * 8:.0f}bit burst {burst_bytes(rate_Bps)} latency 100ms"
+    return [f"qdisc add dev {device} root tbf {rate}"]
+
+
+def burst_bytes(rate_Bps: float) -> int:
+    """Return what a device that rested sends at once, however slow it is.
+
+    It is as much as goes through in BURST_S, in which it may oversleep, and at least the largest
+    packet that TCP hands over whole; more would hide the rate from short messages.
+    """
+    return max(LARGEST_PACKET, round(rate_Bps * BURST_S))
 
 
 def make_host(name: str) -> int:

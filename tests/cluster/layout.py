@@ -24,12 +24,14 @@ class Layout:
     cpus: int = 8  # of a node, as Slurm is told
     gpus: int = 0  # of a node, as Slurm is told: devices of another kind stand for them
     partitions: tuple[str, ...] = ("all",)  # of all nodes each; the first one is the default
+    node_Bps: float | None = None  # of the link of each node, either way
     leaf_Bps: float | None = None  # of the uplink of each leaf, either way
     group_Bps: float | None = None  # of the uplink of each group, either way
 
     def __post_init__(self) -> None:
         assert 1 <= self.nodes <= 200
-        assert self.namespaces or self.leaf_Bps is None is self.group_Bps, "loopback has no links"
+        rates = {self.node_Bps, self.leaf_Bps, self.group_Bps}
+        assert self.namespaces or rates == {None}, "loopback has no links"
 
     def name(self, node: int) -> str:
         """The name of a node, counted from 1; every node of the cluster can resolve it."""

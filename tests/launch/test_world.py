@@ -74,6 +74,8 @@ def test_a_job_step_on_one_node_is_local() -> None:
 def test_process_0_of_a_job_step_is_where_the_list_says(tmp_path) -> None:
     listed = {**STEP, "SLURM_DISTRIBUTION": "arbitrary", "SLURM_ARBITRARY_NODELIST": "n7,n3,n5"}
     assert find_world({}, listed).hosts == ("n7",)
+    folded = {**listed, "SLURM_ARBITRARY_NODELIST": "n[7,3,5]"}
+    assert find_world({}, folded).hosts == ("n7",)
     hosts = tmp_path / "hosts"
     hosts.write_text("n5\nn3\n")
     by_file = {**STEP, "SLURM_DISTRIBUTION": "arbitrary", "SLURM_HOSTFILE": str(hosts)}

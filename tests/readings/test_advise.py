@@ -26,7 +26,7 @@ from jaxbench.readings.advise_candidates import (
 )
 from jaxbench.readings.predict import Prediction, predict
 from jaxbench.readings.simulate import semantics_of
-from jaxbench.readings.simulate_costs import Free
+from jaxbench.readings.simulate.costs import Free
 from jaxbench.workload import build_workload
 from tests.cases import CASES, case
 

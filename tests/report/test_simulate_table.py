@@ -47,7 +47,7 @@ def test_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
     lines = text.splitlines()
     assert lines[0].startswith("step = compute + bubble + skew + transfer + latency")
     assert lines[3].split()[:3] == ["dp", "tiny", "data=4"]
-    assert lines[4].split()[:3] == ["dp", "tiny", "1"]
+    assert lines[4].split()[:3] == ["dp", "tiny", "data=1"]
     assert "here; a communication stream per mesh axis" in text
     assert "gradient 9, gradient 8, gradient 7, gradient 6 and 6 more" in text
     assert "no collectives" in text

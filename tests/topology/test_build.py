@@ -10,7 +10,7 @@ import pytest
 from jaxbench.catalog.systems import find_system
 from jaxbench.errors import InputError
 from jaxbench.topology.build import placed
-from tests.topology.made_topologies import DATA, LEONARDO
+from tests.topology.made_topologies import DATA, LEONARDO, MANUAL
 
 CELLS = str(DATA / "three_cells.txt")
 JUPITER = find_system("jupiter")
@@ -39,6 +39,31 @@ def test_a_file_replaces_the_topology() -> None:
     assert [topology.names.index(name) for name in ("gpu38",)] == [21]
     assert listed.description.startswith(CELLS)
     assert list(np.unique(listed.group)) == [0, 2]
+
+
+def test_one_of_several_topologies_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "topology.yaml"
+    path.write_text(MANUAL)
+    topology, placement = placed(JUPITER, 16, topology_file=str(path))
+    assert topology.source == f"{path}:topo1"
+    assert placement.description.startswith(f"{path}:topo1, nodes in order: 4 nodes")
+    topology, _ = placed(JUPITER, 16, topology_file=f"{path}:topo2")
+    assert topology.leaf_names == ("b1", "b2", "b3", "b4")
+    (fault,) = faults(JUPITER, 16, topology_file=f"{path}:topo9")
+    assert fault.startswith(f"{path}, unknown topology 'topo9'")
+    (fault,) = faults(JUPITER, 16, topology_file=f"{CELLS}:topo1")
+    assert fault.startswith(f"{CELLS}, no topology of the name topo1")
+
+
+def test_a_colon_may_be_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "2026-01-01:topology.yaml"
+    path.write_text(MANUAL)
+    assert placed(JUPITER, 16, topology_file=str(path))[0].source == f"{path}:topo1"
+    assert placed(JUPITER, 16, topology_file=f"{path}:topo2")[0].source == f"{path}:topo2"
+    (fault,) = faults(JUPITER, 16, topology_file=":topo1")
+    assert "can't be read" in fault
+    (fault,) = faults(JUPITER, 16, topology_file="x" * 5000)
+    assert "can't be read: File name too long" in fault
 
 
 @pytest.mark.skipif(not LEONARDO.exists(), reason="Leonardo's topology file isn't here")

@@ -26,7 +26,7 @@ from jaxbench.measure.metrics import metric
 from jaxbench.measure.processes import devices_for, here, in_order, ranks_of
 from jaxbench.measure.record import append_record, make_record
 from jaxbench.measure.statistics import Median, percentile
-from jaxbench.readings.plan import Row, wire_factor
+from jaxbench.readings.plan import row_of
 
 
 @dataclass
@@ -271,32 +271,7 @@ _WIRE_BYTES = {"f64": 8, "f32": 4, "s32": 4, "f16": 2, "bf16": 2, "s16": 2}
 
 def _plan(measured: Measured) -> list[dict[str, Any]]:
     """Return the `plan` of a record: what a single execution communicates."""
-    rows = []
-    for site in measured.sites:
-        factor = wire_factor(site.kind, site.group_size)
-        nbytes = site.elements * find_dtype(site.dtype)
-        whole = site.kind in ("all_reduce", "permute")
-        row = Row(
-            id=f"{site.kind}/{'+'.join(site.axes)}/{site.elements}/{site.dtype}",
-            kind=site.kind,
-            axis="+".join(site.axes),
-            group_size=site.group_size,
-            groups=len(site.groups),
-            count=1,
-            count_min=1,
-            useful=1,
-            full_elements=site.elements,
-            elements=site.elements,
-            shard_elements=site.elements if whole else site.elements // site.group_size,
-            padded_elements=site.elements,
-            dtype=site.dtype,
-            bytes_logical=nbytes,
-            bytes_wire=nbytes * factor,
-            wire_factor=factor,
-            labels={site.label: 1},
-        )
-        rows.append(asdict(row))
-    return rows
+    return [asdict(row_of(site)) for site in measured.sites]
 
 
 def _memory_fault(cells: Sequence[Cell], mesh: Mesh) -> str | None:

@@ -16,7 +16,7 @@ from jaxbench.readings.targets import missing_packages, target_environment
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("target", ["h100", "v5e"])
+@pytest.mark.parametrize("target", ["h100", pytest.param("v5e", marks=pytest.mark.slow)])
 @pytest.mark.xdist_group("targets")
 def test_the_target_compiler_keeps_what_is_timed(target: str) -> None:
     if missing := missing_packages(target):
