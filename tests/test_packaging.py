@@ -18,6 +18,8 @@ import pytest
 
 import jaxbench
 
+pytestmark = pytest.mark.xdist_group("packaging")  # one process builds what all look at
+
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = ROOT / "pyproject.toml"
 

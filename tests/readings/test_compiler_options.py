@@ -13,6 +13,8 @@ from jaxbench.errors import InputError
 from jaxbench.readings.compiler_options import DISABLED_PASSES, compiler_options
 from tests.readings.aot_programs import AXES, compile_all, results
 
+pytestmark = pytest.mark.xdist_group("targets")  # one process compiles each target once
+
 # Disabled because of their source alone: no small program was found that they change.
 UNSEEN = {
     "reduce-scatter-creator",

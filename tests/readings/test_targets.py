@@ -23,7 +23,14 @@ from jaxbench.readings.targets import (
 )
 from tests.readings.aot_programs import AXES, COLUMNS, ROWS, results
 
-COMPILED = ("h100", "a100", "v5e", "v5e:2x4", "v6e")
+pytestmark = pytest.mark.xdist_group("targets")  # one process compiles each target once
+
+# Those that take long for little that is new.
+SLOW = ("v5e:2x4", "v6e")
+COMPILED = (
+    *("h100", "a100", "v5e"),
+    *(pytest.param(target, marks=pytest.mark.slow) for target in SLOW),
+)
 KEPT = (
     "every_kind",
     "flat_shards",

@@ -56,7 +56,12 @@ def compiled_for(target: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("target", "name"), [(target, name) for target in TARGETS for name in names_for(target)]
+    ("target", "name"),
+    [
+        pytest.param(target, name, marks=pytest.mark.slow) if target == "v6e" else (target, name)
+        for target in TARGETS
+        for name in names_for(target)
+    ],
 )
 def test_the_target_compiler_keeps_what_is_written(target: str, name: str) -> None:
     if missing := missing_packages(target):
