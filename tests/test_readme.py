@@ -13,6 +13,7 @@ import pytest
 from jaxbench.axes import STRATEGY_AXES
 from jaxbench.cli.command import read_call, read_command
 from jaxbench.cli.main import COMMANDS
+from jaxbench.launch.watch import BAD_INPUT, FAILED, INTERRUPTED, TERMINATED
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -38,6 +39,12 @@ def test_every_command_and_strategy_is_there() -> None:
         assert f"**`jaxbench {name}`**" in README
     for strategy, axes in STRATEGY_AXES.items():
         assert re.search(rf"^\| `{strategy}` \|.*\| {', '.join(axes)} \|", README, re.MULTILINE)
+
+
+def test_exit_codes_are_all_named() -> None:
+    said = README[README.index("Exit codes: ") :].partition("\n\n")[0]
+    codes = {0, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED}
+    assert {int(code) for code in re.findall(r"\d+", said)} == codes
 
 
 def test_the_two_scripts_can_be_run() -> None:

@@ -125,7 +125,10 @@ def _say(who: str, text: str, code: int) -> int:
     """Print why it ends, once for all processes, and return the exit code."""
     here().fail(code, text)
     if first_of_launched(os.environ):
-        print(f"{who}: {text}", file=sys.stderr)
+        try:
+            print(f"{who}: {text}", file=sys.stderr, flush=True)
+        except OSError:  # nobody reads it any more; nor may the interpreter fail at that at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     return code
 
 

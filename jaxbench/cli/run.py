@@ -51,7 +51,7 @@ def main(words: Sequence[str]) -> int:
 
     faults += machine_faults(experiments, jax.devices())
     if faults:
-        raise InputError(faults)
+        raise InputError(list(dict.fromkeys(faults)))
 
     from jaxbench.measure.execute import run_experiments
     from jaxbench.report.figure_of_merit import figure_of_merit

@@ -43,6 +43,7 @@ from jaxbench.launch.slurm_script import (
     size_faults,
 )
 from jaxbench.launch.slurm_systems import GENERIC, SlurmSystem, find_slurm_system
+from jaxbench.launch.world import read_port
 from jaxbench.measure.sweeps.grid import SEPARATOR
 from jaxbench.measure.sweeps.sweep import tasks_in_order
 
@@ -50,6 +51,7 @@ SWEEP_FLAGS = ("repetitions", "skip_invalid")
 FLAGS = (*EXPERIMENT_FLAGS, "runs", *PROCESS_FLAGS, *SWEEP_FLAGS, *SLURM_FLAGS, "out", "flagfile")
 STARTS_BACKEND = False
 
+NOT_SRUNS = ("processes", "coordinator", "num_processes", "process_id")
 MOST_COUNT = 10_000
 SBATCH_LIMIT_S = 120.0
 
@@ -122,6 +124,12 @@ def read(words: Sequence[str]) -> Asked:
             faults.append(f"--system={system.name} belongs on the command line: runs don't know it")
         line.pop("system", None)
         files.pop("system", None)
+
+    if ours := [f"--{name}" for name in NOT_SRUNS if given.get(name)]:
+        faults.append(
+            f"a job script takes no {', '.join(ours)}: srun starts the processes, one per device"
+        )
+    faults += read_port(given)[1]
 
     steps: list[Step] = []
     if complete:

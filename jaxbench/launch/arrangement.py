@@ -90,13 +90,20 @@ def arrange(members: Mapping[int, Member]) -> dict[int, dict[str, Any]]:
         by_host.setdefault(f"{member.machine}/{member.place.host}", []).append(number)
     elsewhere = [k for k in sorted(members) if members[k].place.host != members[0].place.host]
     places = [members[k].place for k in sorted(members)]
+    host_cores = {
+        machine: len({core for k in numbers for core in members[k].cores})
+        for machine, numbers in by_machine.items()
+    }
+    shares: dict[int, tuple[list[int] | None, str | None]] = {}
+    for together in by_host.values():
+        visible = [members[k].visible for k in together]
+        shares |= {k: own_share(position, visible) for position, k in enumerate(together)}
     told: dict[int, dict[str, Any]] = {}
     for number, member in members.items():
-        together = by_host[f"{member.machine}/{member.place.host}"]
-        share, fault = own_share(together.index(number), [members[k].visible for k in together])
+        share, fault = shares[number]
         told[number] = {
             "order": order,
-            "host_cores": len({c for k in by_machine[member.machine] for c in members[k].cores}),
+            "host_cores": host_cores[member.machine],
             "host_processes": len(by_machine[member.machine]),
             "local_device_ids": share,
             "device_fault": fault,

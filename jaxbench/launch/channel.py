@@ -14,8 +14,9 @@ import statistics
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from jaxbench.launch.arrangement import Member
@@ -40,6 +41,8 @@ SIGNALS = {
     signal.SIGINT: (INTERRUPTED, "interrupted; what is recorded is kept"),
 }
 PINGS = 10  # round trips by which the clock is compared at the start
+PING_S = 1.0  # between those that follow, since clocks drift
+LATEST = 30  # round trips of which the quickest tells the clock
 SPIN_S = 2e-4  # before an aligned start
 
 
@@ -55,6 +58,7 @@ class Channel(threading.Thread):
         self.host_cores, self.host_processes = len(member.cores), 1
         self.arranged: dict[str, Any] = {}
         self.aligned = True
+        self.speaks = world.index == 1  # if process 0 is lost before it says who is to
         self.start_s: dict[str, float] = {}
         self._wire, self._member = wire, member
         self._stage, self._number, self._place, self._told = "start", None, 0, 0.0
@@ -66,6 +70,7 @@ class Channel(threading.Thread):
         self._keep: Callable[[Sequence[Any], str], None] | None = None
         self._left = False
         self._offset_s, self._round_s = 0.0, float("inf")
+        self._rounds: deque[tuple[float, float]] = deque(maxlen=LATEST)  # each with its offset
         self._starts: list[float] = []
         self._heard = time.monotonic()
         self._woken, self._waker = os.pipe()
@@ -193,7 +198,7 @@ class Channel(threading.Thread):
         selector = selectors.DefaultSelector()
         selector.register(self._wire.sock, selectors.EVENT_READ)
         selector.register(self._woken, selectors.EVENT_READ)
-        pings = PINGS
+        pings, pinged = PINGS, 0.0
         self._handle(self._wire.early)
         while not self._left:
             events = {event.fileobj for event, _ in selector.select(BEAT_S / 4)}
@@ -204,9 +209,8 @@ class Channel(threading.Thread):
             now = time.monotonic()
             if now - self._told >= BEAT_S:
                 self._send("beat")
-                pings += 1
-            if self._welcome.is_set() and pings:
-                pings -= 1
+            if self._welcome.is_set() and (pings or now - pinged >= PING_S):
+                pings, pinged = max(0, pings - 1), now
                 self._send("ping", sent=time.perf_counter())
             if not self._left and now - self._heard > self.limits.silence_s + BEAT_S:
                 self._lost(f"nothing heard from it for {self.limits.silence_s:g} s")
@@ -238,13 +242,13 @@ class Channel(threading.Thread):
             self._answered.notify_all()
 
     def _on_pong(self, message: Mapping[str, Any]) -> None:
-        """Compare clocks: the round trip that took least tells best (Cristian 1989)."""
-        now = time.perf_counter()
+        """Compare clocks: of the latest round trips the quickest tells best (Cristian 1989)."""
+        now, sent = time.perf_counter(), message["sent"]
         if self.arranged["machine"] == self._member.machine:
             self._round_s = 0.0  # one clock
-        elif now - message["sent"] < self._round_s:
-            self._round_s = now - message["sent"]
-            self._offset_s = message["at"] - (now + message["sent"]) / 2
+            return
+        self._rounds.append((now - sent, message["at"] - (now + sent) / 2))
+        self._round_s, self._offset_s = min(self._rounds)
 
     def _on_down(self, message: Mapping[str, Any]) -> None:
         value = None
@@ -269,22 +273,25 @@ class Channel(threading.Thread):
 
     def _lost(self, why: str) -> None:
         """End, since process 0 is gone; one of the others says so (see `arrange`)."""
-        if self.index == self.arranged.get("deputy", 1):
+        if self.index == self.arranged["deputy"] if self.arranged else self.speaks:
             stage = self._stage if self._number is None else f"{self._stage} {self._number}"
             host = self.world.hosts[0]
             say(f"{self.who}: stage {stage}: process 0 (on {host}) is gone: {why}")
         os._exit(FAILED)  # at once: JAX's client has noticed too, and is about to abort
 
     def finish(self, verdict: Verdict, kept: Sequence[Any]) -> None:
-        """End the job on process 0: say why, keep what was measured."""
-        say(f"{self.who}: {verdict.text}")
-        keep = self._keep
-        if keep is not None:
-            try:
+        """End the job on process 0: keep what was measured, and say why."""
+        fault = None
+        try:
+            if (keep := self._keep) is not None:
                 keep(kept, verdict.text)
-            except Exception as error:
-                say(f"{self.who}: what was measured could not be kept: {error}")
-        leave_now(verdict.code)
+        except Exception as error:
+            fault = error
+        finally:
+            say(f"{self.who}: {verdict.text}")
+            if fault is not None:
+                say(f"{self.who}: what was measured could not be kept: {fault}")
+            leave_now(verdict.code)
 
 
 def kill_stopped(pid: int) -> None:
@@ -297,13 +304,24 @@ def kill_stopped(pid: int) -> None:
 
 
 def say(text: str) -> None:
-    """Print a message in one piece, whatever the main thread is doing to stderr."""
-    os.write(2, f"{text}\n".encode(errors="replace"))
+    """Print a message in one piece, whatever the main thread is doing to stderr.
+
+    Nobody may read it any more: Ctrl-C also ends the `tee` of a pipeline.
+    """
+    with suppress(OSError):
+        os.write(2, f"{text}\n".encode(errors="replace"))
 
 
 def leave_now(code: int) -> None:
     """End this process, without JAX's barrier of 300 s and without a core dump."""
-    flusher = threading.Thread(target=sys.stdout.flush, daemon=True)
-    flusher.start()
-    flusher.join(KEEP_S / 3)  # the main thread may hold its lock for ever
-    os._exit(code)
+
+    def flush() -> None:
+        with suppress(OSError, ValueError):  # nobody reads it any more
+            sys.stdout.flush()
+
+    try:
+        flusher = threading.Thread(target=flush, daemon=True)
+        flusher.start()
+        flusher.join(KEEP_S / 3)  # the main thread may hold its lock for ever
+    finally:
+        os._exit(code)

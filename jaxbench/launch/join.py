@@ -14,9 +14,10 @@ from jaxbench.errors import InputError, RunError
 from jaxbench.launch.addresses import addresses_of_first
 from jaxbench.launch.arrangement import this_member
 from jaxbench.launch.channel import Channel, say
+from jaxbench.launch.devices import uses_accelerators
 from jaxbench.launch.hub import Hub
 from jaxbench.launch.relay import relay
-from jaxbench.launch.rendezvous import bound, listen, look_for_first, shown
+from jaxbench.launch.rendezvous import bound, claim_host, listen, look_for_first, shown
 from jaxbench.launch.watch import FAILED, Limits, Verdict
 from jaxbench.launch.wire import Wire
 from jaxbench.launch.world import World
@@ -26,12 +27,14 @@ from jaxbench.measure.processes import STAGES, Alone, Place, join
 class Joined(Channel):
     """The channel, and where process 0 and JAX's own coordinator there are to be found.
 
-    `bind` is where that listens, on process 0, and `reserved` keeps its port.
+    `bind` is where that listens, on process 0, and `reserved` keeps its port. `claim` is that of
+    the first on this host.
     """
 
     first_address = ""
     coordinator = ""
     bind = ""
+    claim: socket.socket | None = None
     reserved: socket.socket | None = None
 
 
@@ -39,7 +42,7 @@ def join_world(world: World, limits: Limits, who: str) -> Joined | None:
     """Meet the others, and return this process among them; None where it is alone.
 
     `who` begins the messages of the job. InputError where they can't be met by what is given;
-    SystemExit where process 0 isn't found, which process 1 has said.
+    SystemExit where process 0 isn't found, which one process of each host has said.
     """
     if world.count == 1:
         join(Alone(Place(world.host or platform.node(), world.switches, world.group)))
@@ -60,13 +63,15 @@ def join_world(world: World, limits: Limits, who: str) -> Joined | None:
     if world.index == 0:
         joined = _be_first(world, addresses, member, limits, who, hello)
     else:
+        claim = claim_host(world.key)
         try:
             wire = look_for_first(world, addresses, hello, limits.stages["start"])
         except RunError as error:
-            if world.index == 1:  # for all: they can't know of each other
+            if claim:  # for all: they can't know of each other
                 say(f"{who}: {error}")
             raise SystemExit(FAILED) from None
         joined = Joined(world, wire, member, limits, who)
+        joined.claim, joined.speaks = claim, claim is not None
         joined.first_address = wire.sock.getpeername()[0]
     arranged = joined.arrive()
     joined.start_s["join"] = time.perf_counter() - began
@@ -77,7 +82,7 @@ def join_world(world: World, limits: Limits, who: str) -> Joined | None:
         joined.coordinator = joined.bind = shown(host, port)
     else:
         joined.coordinator = shown("127.0.0.1", relay(host, port))
-    if arranged["device_fault"] and os.environ.get("JAX_PLATFORMS", "") != "cpu":
+    if arranged["device_fault"] and uses_accelerators(os.environ.get("JAX_PLATFORMS", "")):
         raise InputError(arranged["device_fault"])
     return joined
 

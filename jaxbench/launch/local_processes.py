@@ -80,9 +80,11 @@ def run_local(count: int, env: Mapping[str, str]) -> int:
 def wait_for(processes: Sequence[subprocess.Popen[bytes]]) -> int:
     """Wait until all have ended, and return the worst code (128 + n if killed by signal n).
 
-    When one has failed, the others are given time to notice, and then killed.
+    When one has failed, the others are given time to notice, and then killed, which is no code of
+    theirs.
     """
     failed_at = None
+    killed = set()
     while any(process.poll() is None for process in processes):
         now = time.monotonic()
         if failed_at is None and any(process.returncode for process in processes):
@@ -92,8 +94,14 @@ def wait_for(processes: Sequence[subprocess.Popen[bytes]]) -> int:
             allowed_s = STOPPED_S if is_stopped(process.pid) else LINGER_S
             if failed_at is not None and now - failed_at > allowed_s:
                 process.kill()
+                killed.add(process.pid)
         time.sleep(LOOK_S)
-    return max(code if code >= 0 else 128 - code for code in (p.returncode for p in processes))
+    codes = [
+        process.returncode
+        for process in processes
+        if not (process.pid in killed and process.returncode == -signal.SIGKILL)
+    ]
+    return max(code if code >= 0 else 128 - code for code in codes)
 
 
 def is_stopped(pid: int) -> bool:

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from jaxbench.errors import InputError
 from jaxbench.launch.slurm_world import nearness
-from jaxbench.launch.world import World, ports_of, read_port
+from jaxbench.launch.world import OPEN_MPI, World, ports_of, read_port
 
-RANK, SIZE = "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"
+RANK, SIZE = OPEN_MPI
 LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
 HNP = "OMPI_MCA_orte_hnp_uri"  # Open MPI 4: 1531576320.0;tcp://10.96.0.1,10.148.0.1:34911
 NAMESPACE = "PMIX_NAMESPACE"  # Open MPI 5: prterun-n1-4242@1; 4: a number

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import socket
 import time
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ RETRY_S = 0.1
 ANSWER_S = 5.0  # for who listens at a port to be told from a stranger
 STRANGER_S = 10.0  # of strangers at every port, before that is taken for the end of it
 MOST_WAITING = 4096
+ANY_IPV4 = "0.0.0.0"
 
 
 def listen(world: World, addresses: Sequence[str]) -> socket.socket:
@@ -45,8 +48,17 @@ def bound(
 
     One that is `shared` and doesn't listen keeps the port for a program of ours that binds it with
     SO_REUSEPORT, as JAX's coordinator does. No port is shared but those kept so: the kernel
-    would deal out connections to several listeners.
+    would deal out connections to several listeners. ANY is of IPv4 only where IPv6 is off.
     """
+    try:
+        return _bound(address, port, listening, shared)
+    except OSError as error:
+        if address != ANY or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+            raise
+        return _bound(ANY_IPV4, port, listening, shared)
+
+
+def _bound(address: str, port: int, listening: bool, shared: bool) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -60,6 +72,22 @@ def bound(
     except OSError:
         sock.close()
         raise
+    return sock
+
+
+def claim_host(key: str) -> socket.socket | None:
+    """Return what shows that this process is the first of the job on its host; None if it isn't.
+
+    For what only one of them is to say while they know nothing of each other. To be kept open
+    till the end. The names that Linux gives sockets go when they do; elsewhere all are first.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        sock.bind("\0jaxbench-" + hashlib.sha256(key.encode()).hexdigest()[:32])
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            sock.close()
+            return None
     return sock
 
 

@@ -16,18 +16,19 @@ from jaxbench.launch.slurm_systems import MANUAL, Line, SlurmSystem
 
 ACCOUNT_PLACEHOLDER = "FILL_IN_ACCOUNT"
 GRACE_S = 60  # before the time limit; Slurm's own KillWait is often 30 s
+LEAST_LIMIT_S = 180  # sbatch may signal up to 60 s before GRACE_S
 WIDTH = 98
 FROM = "source of what follows: "
 
 _NAME = re.compile(r"[\w.@+-]+")  # what Slurm's names are made of
-_TIMES = (  # as sbatch reads them
-    r"\d+",
-    r"\d+:\d{1,2}",
-    r"\d+:\d{1,2}:\d{1,2}",
-    r"\d+-\d{1,2}",
-    r"\d+-\d{1,2}:\d{1,2}",
-    r"\d+-\d{1,2}:\d{1,2}:\d{1,2}",
-)
+_TIMES = {  # as sbatch reads them, and the seconds of each number
+    r"(\d+)": (60,),
+    r"(\d+):(\d{1,2})": (60, 1),
+    r"(\d+):(\d{1,2}):(\d{1,2})": (3600, 60, 1),
+    r"(\d+)-(\d{1,2})": (86400, 3600),
+    r"(\d+)-(\d{1,2}):(\d{1,2})": (86400, 3600, 60),
+    r"(\d+)-(\d{1,2}):(\d{1,2}):(\d{1,2})": (86400, 3600, 60, 1),
+}
 
 
 @dataclass(frozen=True)
@@ -76,15 +77,29 @@ def choice_faults(job: Job) -> list[str]:
         text = getattr(job, name)
         if text and not _NAME.fullmatch(text):
             faults.append(f"--{name} is '{text}'; a name has letters, digits and _ . @ + - only")
-    if not any(re.fullmatch(form, job.time_limit) for form in _TIMES):
+    limit = _seconds(job.time_limit)
+    if limit is None:
         faults.append(
             f"--time_limit is '{job.time_limit}'; it must be minutes, or as in 02:30:00 or "
             "1-12:00:00 (days-hours:minutes:seconds)"
+        )
+    elif 0 < limit < LEAST_LIMIT_S:  # 0 is none
+        faults.append(
+            f"--time_limit is '{job.time_limit}'; it must be at least 3 minutes, as in 00:03:00: "
+            "Slurm sends SIGTERM one to two minutes before it"
         )
     words = [word for step in job.steps for word in step.words]
     if not all(text.isprintable() for text in (*words, job.out, job.written_by)):
         faults.append("flags have characters that can't be printed; a job script can't hold them")
     return faults
+
+
+def _seconds(limit: str) -> int | None:
+    """Return a time limit's seconds; None if it is none."""
+    for form, units in _TIMES.items():
+        if found := re.fullmatch(form, limit, re.ASCII):
+            return sum(int(text) * unit for text, unit in zip(found.groups(), units, strict=True))
+    return None
 
 
 def size_faults(job: Job) -> list[str]:
@@ -173,7 +188,7 @@ def _prepare(job: Job) -> Iterator[str]:
     yield ""
     for line, reason in _reasons(job.system.environment):
         yield from reason
-        yield f"export {line.text}"
+        yield f"export {_filled(line, job)}"
 
 
 def _run(job: Job) -> Iterator[str]:
@@ -267,7 +282,8 @@ def _cpus(job: Job) -> int:
 
 
 def _filled(line: Line, job: Job) -> str:
-    return line.text.format(per_node=job.devices_per_node)
+    per_node = job.devices_per_node
+    return line.text.format(per_node=per_node, numbers=",".join(map(str, range(per_node))))
 
 
 def _reasons(lines: Sequence[Line]) -> Iterator[tuple[Line, list[str]]]:

@@ -18,7 +18,10 @@ MANUAL = "sbatch(1), srun(1)"
 
 
 class Line(NamedTuple):
-    """An option of sbatch or srun, or NAME=value of the environment; {per_node} is filled in."""
+    """An option of sbatch or srun, or NAME=value of the environment.
+
+    {per_node}, the devices of a node, and {numbers}, theirs as in 0,1,2, are filled in.
+    """
 
     text: str
     why: str
@@ -234,7 +237,7 @@ SLURM_SYSTEMS: dict[str, SlurmSystem] = {
         environment=(
             _CUDA,
             Line(
-                "CUDA_VISIBLE_DEVICES=0,1,2,3",
+                "CUDA_VISIBLE_DEVICES={numbers}",
                 "each process sees all GPUs of its node and takes its own: by default it gets one, "
                 "and NVLink is lost",
             ),

@@ -7,11 +7,11 @@ no job step: there is one process, and a note says so where more may have been m
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from jaxbench.errors import InputError
-from jaxbench.launch.world import World, ports_of, read_port
+from jaxbench.launch.world import JOB_STEP, World, ports_of, read_port
 from jaxbench.topology.hostlist import expand
 
 STEP = (
@@ -21,7 +21,10 @@ STEP = (
     "SLURM_STEP_NUM_TASKS",
     "SLURM_STEP_NODELIST",
 )
-NUMBERS = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
+# Of a heterogeneous job: how many components, and the nodes of one. The older names come last;
+# srun of Slurm 22.05 sets both sizes, but nodes by their older names only.
+SIZES = ("SLURM_HET_SIZE", "SLURM_PACK_SIZE")
+GROUPS = ("SLURM_JOB_NODELIST_HET_GROUP_", "SLURM_JOB_NODELIST_PACK_GROUP_")
 
 
 def slurm(env: Mapping[str, str], flags: Mapping[str, str]) -> World | None:
@@ -32,7 +35,7 @@ def slurm(env: Mapping[str, str], flags: Mapping[str, str]) -> World | None:
     if not any(name in env for name in ("SLURM_JOB_ID", *STEP)):
         return None
     missing = [name for name in STEP if not env.get(name)]
-    wrong = [name for name in NUMBERS if name not in missing and not env[name].isdecimal()]
+    wrong = [name for name in JOB_STEP if name not in missing and not env[name].isdecimal()]
     switches, group = nearness(env)
     host = env.get("SLURMD_NODENAME") or platform.node()
     alone = World("one process", host=host, switches=switches, group=group)
@@ -85,13 +88,28 @@ def nodes_of(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _first_node(env: Mapping[str, str], nodes: tuple[str, ...]) -> str:
-    """Return the node of process 0: the first one, unless tasks are laid out by a list."""
+    """Return the node of process 0: the first one, unless tasks are laid out by a list.
+
+    The nodes of a heterogeneous job are listed in order of their names, but its processes are
+    numbered component by component: the first one that takes part in the step has process 0.
+    """
     if env.get("SLURM_DISTRIBUTION", "").startswith("arbitrary"):
         listed = env.get("SLURM_ARBITRARY_NODELIST", "")
         first = expand(listed)[0] if listed else _first_line(env.get("SLURM_HOSTFILE", ""))
         if first in nodes:
             return first
-    return nodes[0]
+    return next((node for node in _by_component(env) if node in nodes), nodes[0])
+
+
+def _by_component(env: Mapping[str, str]) -> Iterator[str]:
+    """Yield the nodes of a heterogeneous job, component by component; none of another job."""
+    if not any(size in env for size in SIZES):
+        return
+    for group in GROUPS:
+        number = 0
+        while listed := env.get(f"{group}{number}"):
+            yield from expand(listed)
+            number += 1
 
 
 def _first_line(path: str) -> str:

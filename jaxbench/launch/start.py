@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 
 from jaxbench.errors import InputError
 from jaxbench.launch.addresses import own_name_fault
+from jaxbench.launch.devices import uses_accelerators
 from jaxbench.launch.join import Joined
 from jaxbench.measure.processes import here
 
@@ -29,6 +30,7 @@ def start(devices: int, expected: Collection[int] = ()) -> None:
     Raises InputError, naming both numbers, where the machine has other ones.
     """
     processes = here()
+    processes.stage("backend")
     if isinstance(processes, Joined):
         _without_proxies()
     import jax
@@ -93,9 +95,7 @@ def _start_distributed(processes: Joined) -> None:
     """Start JAX's own coordinator and clients, whose backends then find each other."""
     import jax
 
-    platforms = jax.config.values["jax_platforms"] or ""
-    on_cpu = "cpu" in platforms.split(",")[0] or not _accelerator_plugins()
-    if on_cpu:
+    if not uses_accelerators(jax.config.values["jax_platforms"] or ""):
         fault = own_name_fault(processes.world, processes.first_address)
         if fault:
             raise InputError(fault)
@@ -109,7 +109,7 @@ def _start_distributed(processes: Joined) -> None:
         process_id=processes.index,
         local_device_ids=processes.arranged["local_device_ids"],
         cluster_detection_method="deactivate",
-        initialization_timeout=round(processes.limits.stages["start"]) + MORE_THAN_OURS_S,
+        initialization_timeout=round(processes.limits.stages["backend"]) + MORE_THAN_OURS_S,
         heartbeat_timeout_seconds=HEARTBEAT_S,
         shutdown_timeout_seconds=SHUTDOWN_S,
         coordinator_bind_address=processes.bind or None,
@@ -122,14 +122,6 @@ def _start_distributed(processes: Joined) -> None:
     }
     if processes.reserved:
         processes.reserved.close()
-
-
-def _accelerator_plugins() -> bool:
-    """Tell whether JAX has plugins for accelerators, so that CPU need not be what it takes."""
-    from importlib import metadata
-    from importlib.util import find_spec
-
-    return bool(metadata.entry_points(group="jax_plugins")) or find_spec("libtpu") is not None
 
 
 def _without_proxies() -> None:

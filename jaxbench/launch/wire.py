@@ -75,7 +75,7 @@ class Wire:
 def _message(line: bytes | bytearray) -> dict[str, Any]:
     try:
         message = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Broken("what came is no message of jaxbench") from None
     if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
         raise Broken("what came is no message of jaxbench")

@@ -9,7 +9,8 @@ In this order, the first that says something is taken:
 4. srun, in a job step of more than one task;
 5. otherwise there is one process, which needs neither jax.distributed nor a port.
 
-Everything is read from the flags and the environment; nothing is started here.
+Other launchers tell how many processes they start, but not where process 0 is: under these, 1 is
+needed. Everything is read from the flags and the environment; nothing is started here.
 """
 
 from __future__ import annotations
@@ -26,6 +27,15 @@ from jaxbench.errors import InputError
 # Ports are taken from here: below Linux's ephemeral ones (32768 on) and what Slurm and JAX use.
 FIRST_PORT, PORTS = 23_000, 7_000
 TRIES = 4  # ports of a job step, one after the other, if others are in use
+
+# Rank and size, as launchers set them.
+OPEN_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
+JOB_STEP = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
+OTHERS = (
+    ("PMI_RANK", "PMI_SIZE"),  # MPICH, Intel MPI, and srun for their sake
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),  # MVAPICH
+    ("PALS_RANKID", "PALS_SIZE"),  # HPE Cray's mpiexec
+)
 
 
 @dataclass(frozen=True)
@@ -62,10 +72,12 @@ def find_world(flags: Mapping[str, str], env: Mapping[str, str]) -> World:
 
     if (child := local_child(env)) is not None:
         return child
-    found = mpi(env, flags) or slurm(env, flags)
+    by_mpi = mpi(env, flags)
+    found = by_mpi or slurm(env, flags)
     launched = found if found and found.count > 1 else None
+    others = 0 if by_mpi or launched else _started_by_others(env)
     explicit, started = given(flags, env), to_start(flags)
-    faults = []
+    _, faults = read_port(flags)
     if explicit and started:
         faults.append(
             "--processes starts processes on this host, --coordinator joins some that are "
@@ -81,6 +93,12 @@ def find_world(flags: Mapping[str, str], env: Mapping[str, str]) -> World:
             f"--processes={started} starts processes itself, and {launched.source} has "
             f"started {launched.count} already: leave it out"
         )
+    if others > 1 and not explicit:
+        faults.append(
+            f"{others} processes have been started, by neither srun nor Open MPI's mpirun, so "
+            "process 0 can't be found: give --coordinator, --num_processes and --process_id, or "
+            "start with srun or Open MPI's mpirun"
+        )
     if faults:
         raise InputError(faults)
     if started > 1:
@@ -91,14 +109,28 @@ def find_world(flags: Mapping[str, str], env: Mapping[str, str]) -> World:
 def first_of_launched(env: Mapping[str, str]) -> bool:
     """Tell whether a message that all processes have is for this one to print.
 
-    Where there is nothing to tell them apart by, it is.
+    Where there is nothing to tell them apart by, it is: so with a rank that makes no sense, which
+    process 0 may not have.
     """
-    for name in ("JAXBENCH_LOCAL_PROCESS", "OMPI_COMM_WORLD_RANK"):
-        if name in env:
-            return env[name].partition("/")[0] == "0"
-    if "SLURM_STEP_ID" in env:
-        return env.get("SLURM_PROCID", "0") == "0"
+    if "JAXBENCH_LOCAL_PROCESS" in env:
+        return env["JAXBENCH_LOCAL_PROCESS"].partition("/")[0] == "0"
+    step = (JOB_STEP,) if "SLURM_STEP_ID" in env else ()
+    for rank, size in (OPEN_MPI, *step, *OTHERS):
+        count, index = _number(env, size), _number(env, rank)
+        if count > 1:
+            return index == 0 or index >= count
     return True
+
+
+def _started_by_others(env: Mapping[str, str]) -> int:
+    """Return how many processes a launcher has started that doesn't tell where process 0 is."""
+    return max(_number(env, size) for _, size in OTHERS)
+
+
+def _number(env: Mapping[str, str], name: str) -> int:
+    """Return the whole number of a variable, 0 if it has none."""
+    text = env.get(name, "")
+    return int(text) if text.isdecimal() else 0
 
 
 def ports_of(*key: str) -> tuple[int, ...]:

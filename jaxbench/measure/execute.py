@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,12 @@ def run_experiments(
     devices = jax.devices()
     platform = devices[0].platform
     runs = [
-        Run(e, plan_experiment(e, platform), make_mesh(e, devices_for(e.devices, devices)))
+        Run(
+            e,
+            plan_experiment(e, platform),
+            make_mesh(e, devices_for(e.devices, devices)),
+            here().from_first(uuid.uuid4().hex),
+        )
         for e in experiments
     ]
     calibrations = Calibrations()
@@ -107,9 +113,11 @@ class Keeper:
 
     def record(self) -> dict[str, Any]:
         """Return the record, written by process 0."""
+        # Not under the lock: if the job ends while the others are waited for, `keep` needs it.
+        parts = None if self.run.partial else here().to_first(self.mine())
         with self._writing:
             if self._record is None:
-                self._record = record_of(self.run, self.command)
+                self._record = record_of(self.run, self.command, parts)
                 if here().index == 0:
                     append_record(self.out, self._record)
             return self._record

@@ -6,9 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from jaxbench.errors import InputError
 from jaxbench.experiment import Experiment
 from jaxbench.measure.agree import everywhere
-from jaxbench.measure.processes import here
+from jaxbench.measure.processes import devices_for, here
 from jaxbench.payload.sleep import REFUSAL
 from jaxbench.readings.plan import plan_experiment
 from jaxbench.units import format_bytes
@@ -19,7 +20,10 @@ def machine_faults(experiments: Sequence[Experiment], devices: Sequence[Any]) ->
     platform, faults = devices[0].platform, []
     for e in experiments:
         needed = plan_experiment(e, platform).memory.total_bytes
-        faults.append(memory_fault(needed, list(devices[: e.devices]), e.describe()))
+        try:
+            faults.append(memory_fault(needed, devices_for(e.devices, devices), e.describe()))
+        except InputError as error:
+            faults += error.faults
         if e.payload == "sleep" and platform != "cpu":
             faults.append(REFUSAL.format(platform))
     return list(dict.fromkeys(fault for fault in faults if fault))
@@ -59,14 +63,22 @@ def memory_fault(
     what: str,
     remedy: str = "lower --size_scale, or use more devices",
 ) -> str | None:
-    """Return why `devices` can't hold `needed_per_device` bytes each, None if they can."""
-    available = available_bytes(devices[0])
-    shared = devices[0].platform == "cpu"
-    local = sum(device.process_index == devices[0].process_index for device in devices)
-    needed = needed_per_device * local if shared else needed_per_device
+    """Return why `devices` can't hold `needed_per_device` bytes each, None if they can.
+
+    Each process asks of its own ones: JAX knows no memory of the others'.
+    """
+    processes = here()
+    own = [device for device in devices if device.process_index == processes.index]
+    if not own:
+        return None  # no rank is here: those who have some ask
+    available = available_bytes(own[0])
+    shared = own[0].platform == "cpu"
+    # The processes of this host have equally many devices, if they have any in this run.
+    on_host = min(len(own) * processes.host_processes, len(devices)) if shared else 1
+    needed = needed_per_device * on_host
     if available is None or needed <= available:
         return None
-    where = "this host has free" if shared else f"a device ({devices[0].device_kind}) has"
+    where = "this host has free" if shared else f"a device ({own[0].device_kind}) has"
     asked, there = format_bytes(needed), format_bytes(available)
     return f"{what} needs {asked} of memory, {where} {there}: {remedy}"
 

@@ -26,6 +26,7 @@ Value = TypeVar("Value")
 STAGES: Mapping[str, float] = {
     "start": 60.0,
     "handshake": 60.0,
+    "backend": 300.0,
     "compile": 1800.0,
     "calibration": 600.0,
     "warm-up": 600.0,

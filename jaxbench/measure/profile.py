@@ -204,9 +204,17 @@ def _run(compiled: Any, state: Sequence[jax.Array], steps: int) -> tuple[Cost, S
 
 
 def device_numbers(mesh: Mesh) -> dict[int, int]:
-    """Return the rank of each of this process's devices by the number a profile gives it."""
+    """Return the rank of each of this process's devices by the number a profile gives it.
+
+    A device of the host's CPU goes by its number among those of all processes.
+    """
+
+    def number(device: Any) -> int:
+        local = device.local_hardware_id
+        return device.id if local is None or device.platform == "cpu" else local
+
     return {
-        device.id if device.local_hardware_id is None else device.local_hardware_id: rank
+        number(device): rank
         for rank, device in enumerate(mesh.devices.flat)
         if device.process_index == jax.process_index()
     }

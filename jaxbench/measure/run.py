@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +33,7 @@ class Run:
     experiment: Experiment
     plan: Plan
     mesh: Mesh
-    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    id: str  # the same on all processes
     timed: Timed = field(default_factory=Timed)
     profile: ProfileReading | None = None
     executables: dict[str, Executable] = field(default_factory=dict)
@@ -64,15 +63,12 @@ def record_of(
 ) -> dict[str, Any]:
     """Return the record of a run, whole or not.
 
-    Every process must call it for a whole one, since their samples are gathered; only process 0's
-    record has them. `parts` are those of a run that broke off, by process, as `measured_so_far`
-    returned them there.
+    `parts` are what each process has measured, as `measured_so_far` returned it there; None of
+    those of which it isn't known. Without all of them it is the record of this process's samples.
     """
     experiment, timed = run.experiment, run.timed
     executable = run.executables.get("full")
     devices = list(run.mesh.devices.flat)
-    if not run.partial:
-        parts = here().to_first(measured_so_far(run))
     known = [part for part in parts or [] if part is not None]
     whole = len(known) == here().count
     if not whole:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import signal
 import subprocess
@@ -136,6 +137,16 @@ def test_how_it_ends(
     assert cli.guarded("x", module_that(action), []) == code
     assert capsys.readouterr().err == text
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_code_does_not_depend_on_who_reads_why() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run([sys.executable, "-m", "jaxbench", "plan", "--x=1"], stderr=write)
+    finally:
+        os.close(write)
+    assert done.returncode == 2
 
 
 def test_a_traceback_on_request(

@@ -77,6 +77,17 @@ def test_the_topology_that_slurm_prints_is_read(namespaces: Cluster) -> None:
     assert all(leaf.group == leaf.name[:2] for leaf in read)
 
 
+@SLOW
+def test_process_0_of_a_heterogeneous_job_is_found(namespaces: Cluster, tmp_path: Path) -> None:
+    """It is on n2, though n1 is the first node of the step."""
+    words = [*JAXBENCH, *QUICK, "--devices=3", "--steps=2", f"--out={tmp_path}"]
+    first, second = ["-n1", "--nodelist=n2", *words], ["-n2", "--nodelist=n1", *words]
+    done = namespaces.run(["srun", *first, ":", *second], timeout=120, env=ENV)
+    assert done.returncode == 0, done.stderr
+    (record,) = records(tmp_path)
+    assert record["environment"]["processes"] == 3 and record["checks"]["values_ok"]
+
+
 @pytest.mark.parametrize(("shared", "tries"), [(False, 2), (True, 3)], ids=["disjoint", "shared"])
 def test_three_steps_at_once(shared: bool, tries: int, namespaces: Cluster, tmp_path: Path) -> None:
     assert run_tries(namespaces, shared, tries, tmp_path / "tries") == []
@@ -120,7 +131,7 @@ def struck(cluster: Cluster, fault: str, folder: Path, *srun: str) -> Ended:
         pytest.param("killed@0", 15, r"stage step \d+: process 0 \(.*n1", marks=SLOW),
         pytest.param("exited@2", 15, r"stage step \d+: process 2 \(.*n3", marks=SLOW),
         ("raised@1", 6, r"stage step \d+: process 1 \(n2\): .*a fault on purpose"),
-        ("stopped@2", 25, r"stage step \d+: .*process 2 \(n3"),
+        pytest.param("stopped@2", 25, r"stage step \d+: .*process 2 \(n3", marks=SLOW),
         pytest.param("killed@1:compile", 15, r"stage compile: process 1 \(.*n2", marks=SLOW),
     ],
 )
@@ -179,6 +190,7 @@ def test_other_flags_on_one_process(namespaces: Cluster, tmp_path: Path) -> None
     assert len(told) == 1 and "process 1 (n2): --steps is 3 instead of 2" in told[0], done.stderr
 
 
+@SLOW
 def test_a_port_that_others_use(namespaces: Cluster, tmp_path: Path) -> None:
     """Named by the user, it is an error; one that was chosen here gives way to another."""
     listen = "import socket, time; s = socket.create_server(('', 23456)); print(1, flush=True)"

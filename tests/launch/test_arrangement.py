@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,22 @@ def test_what_each_is_told() -> None:
     assert [p["host"] for p in told[3]["places"]] == ["n3"]
 
 
+def test_many_processes_of_one_machine_are_arranged_in_one_go() -> None:
+    """A thousand may come: each one's processors are looked at once, not once for each other."""
+    looked = 0
+
+    class Counted(tuple[int, ...]):
+        def __iter__(self) -> Iterator[int]:
+            nonlocal looked
+            looked += 1
+            return super().__iter__()
+
+    members = {k: member("s0/n0", cores=Counted([k])) for k in range(64)}
+    told = arrange(members)
+    assert {t["host_cores"] for t in told.values()} == {64}
+    assert looked == 64
+
+
 def test_devices_are_shared_out_on_each_host_by_itself() -> None:
     seen = {"names": "0,1,2,3", "count": 4}
     members = {k: member(f"s/n{k % 2}", **seen) for k in range(4)}  # cyclic: 0, 2 on n0
@@ -123,8 +140,8 @@ def test_devices_that_can_t_be_shared_out(names: list[str], text: str) -> None:
 def test_what_is_visible(tmp_path: Path) -> None:
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
-    assert visible_devices({}, tmp_path) == Visible(None, 2)
-    assert visible_devices({}, tmp_path / "none") == Visible(None, None)
+    assert visible_devices({}, tmp_path, tmp_path) == Visible(None, 2)
+    assert visible_devices({}, tmp_path / "none", tmp_path) == Visible(None, None)
     assert visible_devices({"CUDA_VISIBLE_DEVICES": "1,3,"}, tmp_path) == Visible("1,3,", 2)
     assert visible_devices({"ROCR_VISIBLE_DEVICES": "0"}, tmp_path).count == 1
     for name, text in {

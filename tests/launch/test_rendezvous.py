@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,8 +13,9 @@ from dataclasses import replace
 import pytest
 
 from jaxbench.errors import InputError, RunError
+from jaxbench.launch.addresses import ANY
 from jaxbench.launch.relay import relay
-from jaxbench.launch.rendezvous import bound, listen, look_for_first, shown
+from jaxbench.launch.rendezvous import bound, claim_host, listen, look_for_first, shown
 from jaxbench.launch.world import World
 from tests.launch.many import free_port
 
@@ -103,6 +106,31 @@ def test_nobody_there() -> None:
     with pytest.raises(RunError, match="Connection refused"):
         look(free_port(), limit_s=0.5)
     assert 0.5 <= time.monotonic() - began < 3
+
+
+def test_any_address_where_ipv6_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = socket.socket
+
+    def ipv4_only(family: int = -1, *more: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return usual(family, *more)
+
+    monkeypatch.setattr(socket, "socket", ipv4_only)
+    for listening in (True, False):  # the coordinator's port is kept at the same address
+        with bound(ANY, 0, listening=listening) as found:
+            assert found.getsockname()[0] == "0.0.0.0"
+    with pytest.raises(OSError, match="not supported"):
+        bound("::1", 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each process is taken for the first")
+def test_one_process_of_a_job_is_the_first_of_its_host() -> None:
+    first, other = claim_host("a job"), claim_host("another job")
+    assert first and other and claim_host("a job") is None
+    first.close()
+    first = claim_host("a job")
+    assert first and claim_host("another job") is None
 
 
 def test_addresses_as_one_writes_them() -> None:

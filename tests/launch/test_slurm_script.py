@@ -207,6 +207,23 @@ def test_any_system_but_tpus_is_known() -> None:
             "--system=leonardo --strategy=dp --model=tiny --devices=8 --out='a\nrm'",
             ["flags have characters that can't be printed; a job script can't hold them"],
         ),
+        (
+            "--system=leonardo --strategy=dp --model=tiny --devices=8 --processes=2 "
+            "--coordinator=n1:4000 --num_processes=8 --process_id=0",
+            [
+                "a job script takes no --processes, --coordinator, --num_processes, --process_id: "
+                "srun starts the processes, one per device"
+            ],
+        ),
+        (
+            "--system=leonardo --strategy=dp --model=tiny --devices=8|16 --processes=2 "
+            "--coordinator_port=abc",
+            ["a job script takes no --processes: srun", "--coordinator_port is 'abc'; it must be"],
+        ),
+        (
+            "--system=leonardo --strategy=dp --model=tiny --devices=8 --time_limit=1",
+            ["--time_limit is '1'; it must be at least 3 minutes, as in 00:03:00: Slurm sends"],
+        ),
     ],
 )
 def test_all_that_is_wrong_is_told_at_once(
@@ -236,11 +253,18 @@ def test_a_generic_system_in_a_flagfile(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "limit", ["30", "5:00", "0:30:00", "100:00:00", "2-0", "2-12:30", "1-0:0:0"]
+    "limit", "30 5:00 0:30:00 100:00:00 2-0 2-12:30 1-0:0:0 3 0:03:00 0-0:3 0".split()
 )
 def test_time_limits_are_sbatch_s(limit: str) -> None:
     job = Job(system=GENERIC["generic_cpu"], steps=(), time_limit=limit)
     assert choice_faults(job) == []
+
+
+@pytest.mark.parametrize("limit", ["1", "2", "2:59", "0:02:59", "0-0:2", "0-0:1:60"])
+def test_jobs_are_not_ended_as_they_begin(limit: str) -> None:
+    """SIGTERM comes 60 s before the limit, or up to 60 s earlier still."""
+    (fault,) = choice_faults(Job(system=GENERIC["generic_cpu"], steps=(), time_limit=limit))
+    assert f"--time_limit is '{limit}'; it must be at least 3 minutes" in fault
 
 
 # What the script does: run by bash, with a false srun that notes how it is called
@@ -299,6 +323,15 @@ def test_one_run(bench: Path) -> None:
     env = (bench / "env").read_text().splitlines()
     assert "NCCL_NET=AWS Libfabric" in env and "NCCL_PROTO=^LL128" in env
     assert len(env) == len(SLURM_SYSTEMS["alps"].environment)
+
+
+@pytest.mark.parametrize(("per_node", "seen"), [("", "0,1,2,3"), ("1", "0"), ("2", "0,1")])
+def test_processes_of_jupiter_see_the_devices_that_are_used(
+    bench: Path, per_node: str, seen: str
+) -> None:
+    words = CASES["jupiter"] + (f" --per_node={per_node}" if per_node else "")
+    assert execute(bench, script(words)).returncode == 0
+    assert f"CUDA_VISIBLE_DEVICES={seen}" in (bench / "env").read_text().splitlines()
 
 
 def test_a_failed_run_is_the_job_s_failure(bench: Path) -> None:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any, cast
 
+import jax
 import pytest
 
 from jaxbench.errors import InputError
+from jaxbench.launch import start as module
+from jaxbench.launch.join import Joined
 from jaxbench.launch.start import check_devices, wants_virtual_devices
+from jaxbench.launch.watch import Limits
+from jaxbench.measure.processes import STAGES
 
 FORCED = {"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}
 
@@ -71,6 +78,44 @@ def start(
 
 def test_the_backend_has_the_devices_asked_for() -> None:
     assert start(5, (5,)).stdout == "5\n"
+
+
+def test_it_is_a_stage_of_its_own_with_jax_s_import_in_it() -> None:
+    code = (
+        "import sys; from jaxbench.launch.start import start\n"
+        "from jaxbench.measure.processes import Alone\n"
+        "Alone.stage = lambda self, name, number=None: print(name, 'jax' in sys.modules)\n"
+        "start(1)"
+    )
+    env = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout == "backend False\n", done.stderr
+
+
+def test_jax_waits_longer_than_the_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its abort would come first, which names nobody."""
+    told: dict[str, Any] = {}
+    processes = SimpleNamespace(
+        limits=Limits(stages={**STAGES, "backend": 500.0}),
+        coordinator="127.0.0.1:1",
+        count=2,
+        index=1,
+        arranged={"local_device_ids": None},
+        bind="",
+        reserved=None,
+        start_s={},
+    )
+    monkeypatch.setattr(module, "uses_accelerators", lambda _: True)
+    monkeypatch.setattr(jax.distributed, "initialize", lambda **given: told.update(given))
+    monkeypatch.setattr(jax, "devices", lambda: [])
+    usual = jax.config.values["jax_enable_preemption_service"]
+    try:
+        module._start_distributed(cast(Joined, processes))
+    finally:
+        jax.config.update("jax_enable_preemption_service", usual)
+    assert 500 < told["initialization_timeout"] <= 560
 
 
 def test_a_user_s_own_count_wins_and_is_checked() -> None:

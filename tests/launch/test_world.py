@@ -48,6 +48,9 @@ OPEN_MPI_5 = {
     "PMIX_NAMESPACE": "prterun-login-1-4242@1",
     "PMIX_SERVER_URI41": "prterun-login-1-4242@0.0;tcp4://127.0.0.1:37913",
 }
+MPICH = {"PMI_RANK": "1", "PMI_SIZE": "4"}
+MVAPICH = {"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "4"}
+PALS = {"PALS_RANKID": "1", "PALS_SIZE": "4"}
 EXPLICIT = {"coordinator": "n1:4000", "num_processes": "8", "process_id": "3"}
 
 
@@ -82,6 +85,22 @@ def test_process_0_of_a_job_step_is_where_the_list_says(tmp_path) -> None:
     assert find_world({}, by_file).hosts == ("n5",)
     assert find_world({}, {**by_file, "SLURM_HOSTFILE": "/nowhere"}).hosts == ("n3",)
     assert find_world({}, {**by_file, "SLURM_DISTRIBUTION": "block"}).hosts == ("n3",)
+
+
+@pytest.mark.parametrize("size", ["SLURM_HET_SIZE", "SLURM_PACK_SIZE"])
+@pytest.mark.parametrize(
+    "group", ["SLURM_JOB_NODELIST_HET_GROUP_", "SLURM_JOB_NODELIST_PACK_GROUP_"]
+)
+def test_process_0_of_a_heterogeneous_job_is_in_its_first_component(size: str, group: str) -> None:
+    """The nodes of the step are sorted by name, those of its second component first."""
+    job = {**STEP, size: "3", f"{group}0": "n7", f"{group}1": "n[5-6]", f"{group}2": "n3"}
+    assert find_world({}, job).hosts == ("n7",)
+    second = {**job, "SLURM_STEP_NODELIST": "n[3,6]"}  # srun --het-group=1,2 on some of the nodes
+    assert find_world({}, second).hosts == ("n6",)
+    assert find_world({}, {**job, f"{group}0": "n9", f"{group}1": "n8"}).hosts == ("n3",)
+    assert find_world({}, {**STEP, size: "2"}).hosts == ("n3",)  # components on the same nodes
+    left = {name: text for name, text in job.items() if name != size}
+    assert find_world({}, left).hosts == ("n3",)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +152,21 @@ def test_mpirun_in_a_job_step_is_mpirun() -> None:
     assert find_world({}, {**STEP, **OPEN_MPI_4}).switches == ("core", "g0", "g0s1")
 
 
+@pytest.mark.parametrize("env", [MPICH, MVAPICH, PALS])
+def test_other_launchers_need_explicit_flags(env: dict[str, str]) -> None:
+    """Each of their processes would take itself for the only one."""
+    inside = {**STEP, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", **env}  # its daemon's step
+    for flags, launched in (({}, env), ({}, inside), ({"processes": "2"}, env)):
+        with pytest.raises(InputError, match="4 processes have been started, by neither") as told:
+            find_world(flags, launched)
+        assert "give --coordinator, --num_processes and --process_id" in str(told.value)
+    assert find_world(EXPLICIT, env).index == 3
+    assert find_world({}, {**STEP, **env}).source == "srun"  # whose plugins set them, too
+    assert find_world({}, {**OPEN_MPI_4, **env}).source == "mpirun"
+    alone = dict(zip(env, ("0", "1"), strict=True))
+    assert find_world({}, alone).source == "one process"
+
+
 def test_explicit_flags_win() -> None:
     for env in ({}, STEP):
         world = find_world(EXPLICIT, env)
@@ -167,6 +201,9 @@ def test_processes_to_start() -> None:
         ({"processes": "many"}, {}, "--processes is 'many'; it must be a whole number from 1"),
         ({"processes": "0"}, {}, "--processes is '0'"),
         ({"coordinator_port": "x"}, STEP, "--coordinator_port is 'x'"),
+        ({"coordinator_port": "abc"}, {}, "--coordinator_port is 'abc'"),
+        ({"coordinator_port": "0", "processes": "2"}, {}, "--coordinator_port is '0'"),
+        ({**EXPLICIT, "coordinator_port": "65536"}, {}, "--coordinator_port is '65536'"),
         ({}, {**STEP, "SLURM_PROCID": "8"}, "SLURM_PROCID is 8 of 8 tasks"),
         ({}, {**OPEN_MPI_4, "OMPI_COMM_WORLD_RANK": "4"}, "make no sense"),
         ({}, {**OPEN_MPI_4, "OMPI_COMM_WORLD_SIZE": "?"}, "OMPI_COMM_WORLD_SIZE='\\?'"),
@@ -192,6 +229,18 @@ def test_what_makes_no_sense(flags: dict[str, str], env: dict[str, str], text: s
         (OPEN_MPI_4, False),
         ({**OPEN_MPI_4, "OMPI_COMM_WORLD_RANK": "0"}, True),
         ({"JAXBENCH_LOCAL_PROCESS": "1/2/3/x"}, False),
+        ({"JAXBENCH_LOCAL_PROCESS": "0/2/3/x", **MPICH}, True),
+        (MPICH, False),
+        ({**MPICH, "PMI_RANK": "0"}, True),
+        (MVAPICH, False),
+        (PALS, False),
+        ({**STEP, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", **MPICH}, False),
+        # Ranks that make no sense, which is what they have to say; process 0 may not.
+        ({**STEP, "SLURM_PROCID": "8"}, True),
+        ({**STEP, "SLURM_PROCID": "9"}, True),
+        ({**STEP, "SLURM_PROCID": "x"}, True),
+        ({**OPEN_MPI_4, "OMPI_COMM_WORLD_RANK": "4"}, True),
+        ({**OPEN_MPI_4, "OMPI_COMM_WORLD_SIZE": "?"}, True),
     ],
 )
 def test_who_prints_what_all_have(env: dict[str, str], first: bool) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import jax
 import numpy as np
@@ -155,6 +157,20 @@ def test_devices_are_known_by_their_place_in_the_mesh() -> None:
     devices = jax.devices()[:4]
     mesh = Mesh(np.array(devices[::-1]).reshape(2, 2), ("data", "tensor"))
     assert device_numbers(mesh) == {3: 0, 2: 1, 1: 2, 0: 3}
+
+
+@pytest.mark.parametrize(("platform", "numbers"), [("cpu", [2048, 2049]), ("gpu", [0, 1])])
+def test_a_profile_has_its_own_numbers_for_devices_of_many_processes(
+    monkeypatch: pytest.MonkeyPatch, platform: str, numbers: list[int]
+) -> None:
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    devices = [
+        SimpleNamespace(platform=platform, process_index=p, id=2048 * p + k, local_hardware_id=k)
+        for p in range(2)
+        for k in range(2)
+    ]
+    mesh = cast(Mesh, SimpleNamespace(devices=np.array(devices, dtype=object)))
+    assert device_numbers(mesh) == {numbers[0]: 2, numbers[1]: 3}
 
 
 def test_what_can_not_be_recorded_is_told(tmp_path: Path) -> None:

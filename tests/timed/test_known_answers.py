@@ -59,7 +59,7 @@ def test_a_pipeline_without_messages_shows_its_bubble(
     run: Any, schedule: tuple[str, ...], share: float
 ) -> None:
     # Long enough that what starting a collective takes is little beside the bubble.
-    long = ("--forward_s=0.4", "--backward_s=0.8", "--steps=8")
+    long = ("--forward_s=0.3", "--backward_s=0.6", "--steps=6")
     flags = ("--size_scale=0.0001", *long, *schedule)
     found = run("tiny_dp_pp", *flags)
     idle = 1 - (found["compute_s"] + found["skew_s"]) / found["step_s"]
