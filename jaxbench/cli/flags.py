@@ -72,10 +72,10 @@ FLAGS: dict[str, Flag] = {
     "out": Flag("folder of the results; one JSON line per run is added to runs.jsonl", "results"),
     # Many processes
     "processes": Flag("start so many processes on this host, each with a share of the devices"),
-    "coordinator": Flag("host:port of process 0, where neither srun nor mpirun tells"),
+    "coordinator": Flag("host:port of process 0, where neither srun nor Open MPI tells"),
     "num_processes": Flag("how many processes there are, beside --coordinator"),
     "process_id": Flag("number of this process, from 0, beside --coordinator"),
-    "coordinator_port": Flag("port of process 0 under srun and mpirun; else a hash of the job"),
+    "coordinator_port": Flag("port of process 0 under srun and Open MPI; else a hash of the job"),
     "device_order": Flag("ranks by 'nearness' (switch, then host) or by 'process'", "nearness"),
     "align_steps": Flag("start every step at the same moment on all processes", "true", True),
     "silence_s": Flag("seconds without a sign of life after which a process is lost", "10"),

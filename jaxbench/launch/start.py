@@ -54,7 +54,7 @@ def start(devices: int, expected: Collection[int] = ()) -> None:
     elif jax.process_count() > 1:
         raise InputError(
             f"JAX has {jax.process_count()} processes that jaxbench knows nothing of: give "
-            "--coordinator, --num_processes and --process_id, or start them with srun or mpirun"
+            "--coordinator, --num_processes and --process_id, or start them with srun or Open MPI"
         )
     found = Counter(device.process_index for device in jax.devices())
     check_devices(jax.device_count(), jax.default_backend(), devices, expected)

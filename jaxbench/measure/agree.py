@@ -45,6 +45,6 @@ def all_processes() -> Processes:
     if jax.process_count() != here().count:
         raise RunError(
             f"JAX has {jax.process_count()} processes and jaxbench knows of {here().count}: start "
-            "them by jaxbench.launch (--coordinator, --processes, srun or mpirun)"
+            "them by jaxbench.launch (--coordinator, --processes, srun or Open MPI)"
         )
     return here()
