@@ -20,6 +20,7 @@ from typing import Any
 
 SCHEMA = 1
 FILE_NAME = "runs.jsonl"
+OPEN_TRIES = 100  # to make folders and open a file in them, while others take empty ones away
 
 # The top-level fields of a record, in the order in which they are written. `samples` is
 # {variant: [steps][processes] seconds}, `device_ready_s` {variant: [steps][ranks] seconds} of the
@@ -70,9 +71,8 @@ def append_record(
     `name` is another file of such lines in the folder.
     """
     path = Path(folder) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(_plain(record), allow_nan=False).encode() + b"\n"
-    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    handle = _open_in_folder(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)  # released when the handle is closed
         size = os.fstat(handle).st_size
@@ -127,8 +127,7 @@ def writable_faults(folder: str | os.PathLike[str]) -> list[str]:
     missing = [parent for parent in path.parents if not parent.exists()]
     probe = path.with_name(f".probe-{uuid.uuid4().hex}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+        os.close(_open_in_folder(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         if path.exists():
             os.close(os.open(path, os.O_WRONLY | os.O_APPEND))
     except OSError as error:
@@ -140,6 +139,22 @@ def writable_faults(folder: str | os.PathLike[str]) -> list[str]:
             for parent in missing:  # innermost first
                 parent.rmdir()
     return []
+
+
+def _open_in_folder(path: Path, flags: int) -> int:
+    """Open a file, making the folders above it; return the handle.
+
+    Another run may take away the empty folders that its own probe has made, just when they are
+    relied on here, so that is tried again.
+    """
+    for left in reversed(range(OPEN_TRIES)):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(path, flags, 0o644)
+        except FileNotFoundError:
+            if not left:
+                raise
+    raise AssertionError("unreachable")
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,9 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -157,3 +159,32 @@ def test_a_folder_that_can_t_be_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).mkdir()
     assert "Is a directory" in writable_faults(tmp_path)[0]
     assert file.read_text() == "mine"
+
+
+def test_runs_that_start_at_once_under_one_new_folder_leave_each_other_alone(
+    tmp_path: Path,
+) -> None:
+    """Each probes its own folder and takes away what it has made, empty parents included."""
+
+    def probe(number: int) -> list[str]:
+        folder = tmp_path / "new" / "deep" / str(number)
+        return [fault for _ in range(200) for fault in writable_faults(folder)]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [fault for faults in pool.map(probe, range(4)) for fault in faults] == []
+
+
+def test_a_folder_that_goes_away_meanwhile_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, real = tmp_path / "a" / "b", os.open
+    gone = iter([True, True])
+
+    def taken_away(path: Any, *rest: Any) -> int:
+        if next(gone, False):
+            folder.rmdir()
+            folder.parent.rmdir()
+        return real(path, *rest)
+
+    monkeypatch.setattr(os, "open", taken_away)
+    assert append_record(folder, a_record()).exists()
