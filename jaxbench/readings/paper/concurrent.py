@@ -134,9 +134,7 @@ def without_reservation(c: Campaign) -> Evidence:
     values = {f"{r}_{load:g}": value for (r, load), value in found.items()}
     reached = [load for load in LOADS if max(by_load[load]) >= 0.5]
     holds = bool(reached) and reached[0] == 0.0
-    effect = (
-        f"a foreign load of {reached[0]:.0%}" if reached else "more than a fluid's foreign load"
-    )
+    effect = f"a foreign load of {(reached or LOADS[-1:])[0]:.0%}"
     return judge(holds, said, values, effect=effect, with_effect=bool(reached))
 
 
