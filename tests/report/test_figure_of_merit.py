@@ -103,7 +103,7 @@ def test_what_is_not_known_is_null() -> None:
 
 
 def test_the_readme_shows_it() -> None:
-    (shown,) = re.findall(r"^FOM .*\n.*$", README.read_text(), re.MULTILINE)
+    (shown,) = re.findall(r"^(FOM .*?)\n```$", README.read_text(), re.MULTILINE | re.DOTALL)
     keys = [word.partition("=")[0] for word in shown.split()[1:] if word != "..."]
     promised = [*words(GOLDEN)]
     assert keys[:-1] == promised[: len(keys) - 1] and keys[-1] == promised[-1] == "id"
