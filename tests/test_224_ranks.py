@@ -22,6 +22,7 @@ def test_llama3_70b_on_224_virtual_devices(tmp_path: Path) -> None:
         "--size_scale=1e-6",
         "--payload=none",
         "--steps=1",
+        "--nodecompose",  # variants are timed by scripts/full_check
         f"--out={tmp_path}",
     ]
     done = subprocess.run(

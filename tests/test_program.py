@@ -20,10 +20,16 @@ DTYPES = ["float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"]
 
 
 @given(st.integers(1, 500), st.sampled_from([2, 3, 8, 64]))
-def test_a_probe_reads_first_last_and_spread_elements(total: int, count: int) -> None:
+def test_a_probe_is_of_first_last_and_spread_elements(total: int, count: int) -> None:
     positions = probe_positions(total, count)
     assert positions[0] == 0 and positions[-1] == total - 1
     assert len(positions) == min(total, count) and positions == sorted(set(positions))
+
+
+@pytest.mark.parametrize("count", [2, 8, 64])
+@pytest.mark.parametrize("total", [1, 2, 3, 9, 64, 65, 127, 500])
+def test_a_probe_reads_its_positions(total: int, count: int) -> None:
+    positions = probe_positions(total, count)
     value = jnp.arange(total, dtype=jnp.float32)
     assert probe(value, count).tolist() == positions
 

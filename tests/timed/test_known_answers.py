@@ -59,7 +59,7 @@ def test_a_pipeline_without_messages_shows_its_bubble(
     run: Any, schedule: tuple[str, ...], share: float
 ) -> None:
     # Long enough that what starting a collective takes is little beside the bubble.
-    long = ("--forward_s=0.3", "--backward_s=0.6", "--steps=6")
+    long = ("--forward_s=0.3", "--backward_s=0.6", "--steps=4")
     flags = ("--size_scale=0.0001", *long, *schedule)
     found = run("tiny_dp_pp", *flags)
     idle = 1 - (found["compute_s"] + found["skew_s"]) / found["step_s"]
@@ -70,7 +70,7 @@ def test_a_pipeline_without_messages_shows_its_bubble(
 
 def test_communication_hides_behind_long_compute(run: Any) -> None:
     """Three of four buckets travel during the next one's backward, the last can't hide: 75 %."""
-    flags = ("--buckets=4", "--forward_s=0.05", "--backward_s=0.2", "--size_scale=8", "--steps=8")
+    flags = ("--buckets=4", "--forward_s=0.05", "--backward_s=0.2", "--size_scale=8", "--steps=6")
     found = run("tiny_dp", *flags)
     assert found["transfer_hidden_s_low"] > 0
     total = found["transfer_hidden_s"] + found["transfer_exposed_s"]
@@ -105,7 +105,7 @@ def test_variants_and_profile_agree(run: Any, flagfile: str) -> None:
 
 
 def test_larger_messages_are_more_transfer_and_the_same_compute(run: Any) -> None:
-    long = ("--forward_s=0.08", "--backward_s=0.16", "--steps=8")
+    long = ("--forward_s=0.08", "--backward_s=0.16", "--steps=5")
     small, large = (run("tiny_dp_pp_tp", f"--size_scale={scale}", *long) for scale in (4, 16))
     assert large["transfer_exposed_s"] > 2 * small["transfer_exposed_s"]
     assert large["compute_s"] == pytest.approx(small["compute_s"], rel=0.05)
