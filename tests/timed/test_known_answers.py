@@ -58,8 +58,8 @@ def test_a_straggler_is_skew(run: Any) -> None:
 def test_a_pipeline_without_messages_shows_its_bubble(
     run: Any, schedule: tuple[str, ...], share: float
 ) -> None:
-    # Long enough that what starting a collective takes is little beside the bubble.
-    long = ("--forward_s=0.3", "--backward_s=0.6", "--steps=4")
+    # Long enough that what starting 36 collectives takes is little beside the bubble.
+    long = ("--forward_s=0.5", "--backward_s=1.0", "--steps=3")
     flags = ("--size_scale=0.0001", *long, *schedule)
     found = run("tiny_dp_pp", *flags)
     idle = 1 - (found["compute_s"] + found["skew_s"]) / found["step_s"]
