@@ -4,8 +4,11 @@
 For each tiny workload and its communication-heavy twin, the collectives of its mesh are timed
 (`jaxbench collectives --fit`) before and after the workload is measured, since the machine's speed
 drifts, and its step is simulated with the mean of those times and nothing else: no number comes
-from the measurement that it is compared with. Prints the errors, and beside them those of a
-predictor that knows compute and bubble only; exits 1 unless
+from the measurement that it is compared with. The collectives are timed in the manner in which they
+follow each other in a step (`--pause_s`, `--messages`): after the compute that there is for each of
+them by the plan, and with buffers that caches hold only if the step sends them repeatedly, which on
+CPUs makes up to a factor of three. Prints the errors, and beside them those of a predictor that
+knows compute and bubble only; exits 1 unless
 
 - every predicted step is within 15 % of the measured median,
 - the exposed communication of every heavy twin is within 30 %,
@@ -18,6 +21,7 @@ predictor that knows compute and bubble only; exits 1 unless
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -25,18 +29,38 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from jaxbench.measure.collectives.fit_file import read_fits
+
 ROOT = Path(__file__).resolve().parent.parent
 
 STEP, EXPOSED = 0.15, 0.30
 
-# Mesh and kinds of the collectives that a strategy sends.
+# What is measured of the collectives that a strategy sends: mesh, kinds, axes ('' for all), and
+# buffers that take turns. What a step sends once (gradients, units) comes from memory, what it
+# sends over and over from caches. While a pipeline fills and drains, fewer stages are at it at once
+# and share the processors.
+ONCE, REPEATED = 4, 1
 MEASURED = {
-    "dp": ("data=8", "all_reduce"),
-    "fsdp": ("data=2,fsdp=4", "all_reduce,all_gather,reduce_scatter"),
-    "dp_pp": ("data=2,pipeline=4", "all_reduce,permute"),
-    "dp_pp_tp": ("data=1,pipeline=4,tensor=2", "all_reduce,permute"),
-    "dp_pp_ep": ("data=2,pipeline=2,expert=2", "all_reduce,all_to_all,permute"),
+    "dp": [("data=8", "all_reduce", "", ONCE)],
+    "fsdp": [("data=2,fsdp=4", "all_reduce,all_gather,reduce_scatter", "", ONCE)],
+    "dp_pp": [
+        ("data=2,pipeline=4", "all_reduce", "data", ONCE),
+        ("data=2,pipeline=4", "permute", "pipeline", REPEATED),
+    ],
+    "dp_pp_tp": [
+        ("pipeline=4,tensor=2", "permute", "pipeline", ONCE),  # what an all-reduce has just written
+        ("pipeline=4,tensor=2", "all_reduce", "tensor", REPEATED),
+        ("pipeline=2,tensor=2", "all_reduce", "tensor", REPEATED),
+        ("pipeline=1,tensor=2", "all_reduce", "tensor", REPEATED),
+    ],
+    "dp_pp_ep": [
+        ("data=2,pipeline=2,expert=2", "all_reduce", "data,expert", ONCE),
+        ("data=2,pipeline=2,expert=2", "permute", "pipeline", REPEATED),
+        ("data=2,pipeline=2,expert=2", "all_to_all", "expert", REPEATED),
+        ("data=2,pipeline=1,expert=2", "all_to_all", "expert", REPEATED),
+    ],
 }
+
 COLUMNS = (
     "workload               step: measured predicted  error  blind   "
     "exposed: measured predicted  error  blind"
@@ -68,13 +92,13 @@ def main(strategies: list[str]) -> int:
 
 def compare(strategy: str) -> list[tuple[str, dict[str, float], dict[str, float]]]:
     """Return (workload, measured, predicted metrics) of a strategy's workload and its twin."""
-    mesh, kinds = MEASURED[strategy]
     names = [f"tiny_{strategy}", f"tiny_{strategy}_heavy"]
+    pause = pause_s(names)
     with tempfile.TemporaryDirectory() as out:
-        before = fit(mesh, kinds, f"{out}/before")
+        before = fits_of(strategy, pause, f"{out}/before")
         jaxbench("run", f"--runs={','.join(names)}", "--devices=8", "--steps=20", f"--out={out}")
         fits = Path(out) / "fits.json"
-        fits.write_text(json.dumps(mean(before, fit(mesh, kinds, f"{out}/after"))))
+        fits.write_text(json.dumps(mean(before, fits_of(strategy, pause, f"{out}/after"))))
         lines = (Path(out) / "runs.jsonl").read_text().splitlines()
         measured = [
             {name: metric["value"] for name, metric in json.loads(line)["metrics"].items()}
@@ -91,23 +115,41 @@ def compare(strategy: str) -> list[tuple[str, dict[str, float], dict[str, float]
     return list(zip(names, measured, predicted, strict=True))
 
 
-def fit(mesh: str, kinds: str, out: str) -> dict[str, Any]:
+def pause_s(names: list[str]) -> float:
+    """Return the seconds of compute for each collective of these workloads, by their plans."""
+    text = jaxbench("plan", f"--runs={','.join(names)}", "--devices=8", "--format=json")
+    rows = [row for line in text.splitlines() for row in json.loads(line)]
+    compute = sum(row["seconds"] for row in rows if row["kind"] == "compute")
+    return compute / sum(row["count"] for row in rows if row["axis"])
+
+
+def fits_of(strategy: str, pause: float, out: str) -> dict[str, Any]:
+    """Time the collectives of a strategy and return what was fitted, in one document."""
+    documents = [fit(*of, pause, f"{out}{number}") for number, of in enumerate(MEASURED[strategy])]
+    return {**documents[0], "fits": [one for document in documents for one in document["fits"]]}
+
+
+def fit(mesh: str, kinds: str, axis: str, messages: int, pause: float, out: str) -> dict[str, Any]:
     """Time the collectives of a mesh and return what was fitted."""
     Path(out).mkdir()
+    ranks = math.prod(int(part.partition("=")[2]) for part in mesh.split(","))
     jaxbench(
         "collectives",
         f"--mesh={mesh}",
-        "--devices=8",
+        f"--devices={ranks}",
         f"--kinds={kinds}",
+        *([f"--axis={axis}"] if axis else []),
         "--min_bytes=1K",
         "--max_bytes=32M",
         "--factor=4",
         "--dtype=float32",
         "--steps=12",
+        f"--messages={messages}",
+        f"--pause_s={pause:.6f}",
         f"--fit={out}/fits.json",
         f"--out={out}",
     )
-    return json.loads((Path(out) / "fits.json").read_text())
+    return read_fits(f"{out}/fits.json")
 
 
 def mean(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,8 @@ class TwoTiers:
     """Ring collectives on nodes of `per_node` neighbouring ranks, slower between them.
 
     `latency_s` a step and `Bps` a rank inside of a node; `outside` times as slow, both of them,
-    in a group that crosses nodes. `moved` renumbers the devices: rank r is on device moved[r].
+    in a group that crosses nodes. `moved` renumbers the devices: rank r is on device moved[r]. Each
+    further group that is at it at once adds `crowd` of that, but for permutes.
     """
 
     latency_s: float = 5e-6
@@ -37,6 +38,7 @@ class TwoTiers:
     per_node: int = 4
     outside: float = 3.0
     moved: tuple[int, ...] | None = None
+    crowd: float = 0.0
 
     def seconds(self, kind: str, nbytes: float, size: int, factor: float) -> tuple[float, float]:
         """Return (seconds, of which latency) of one group."""
@@ -53,7 +55,8 @@ class TwoTiers:
         nodes = devices // self.per_node
         crosses = (nodes != nodes[:, :1]).any(axis=1)
         costs = []
+        crowded = 1.0 if kind == "permute" else 1.0 + self.crowd * (len(groups) - 1)
         for factor, bound in ((1.0, "node"), (self.outside, "nic")):
-            seconds, latency = self.seconds(kind, nbytes, size, factor)
+            seconds, latency = self.seconds(kind, nbytes, size, factor * crowded)
             costs.append(Cost(seconds, latency, "ring", bound))
         return GroupCosts(tuple(costs), crosses.astype(np.int64))

@@ -7,7 +7,8 @@ to whole elements, and to equal parts where there is one a rank.
 JAX has no broadcast and no reduce on every backend: what runs is a psum of zeros but for the
 root's data, and a psum whose result only the root needs. permute sends to the next rank of a ring.
 
-time is that of one collective among many in a row, step that of one dispatched alone.
+time is that of one collective among many in a row, step that of one dispatched alone. A step finds
+processors asleep and other buffers in caches: --pause_s and --messages time collectives so.
 
 examples:
   jaxbench collectives --devices=4 --dtype=float32 --max_bytes=1M --steps=20
@@ -41,6 +42,8 @@ FLAGS = (
     "min_bytes",
     "max_bytes",
     "factor",
+    "messages",
+    "pause_s",
     "padding",
     "steps",
     "warmup",

@@ -8,15 +8,20 @@ from jaxbench.errors import InputError
 
 
 def read_fits_flag(text: str) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Read 'FILE' or 'node:FILE,global:FILE'; return documents by tier ('': all), and faults."""
-    from jaxbench.measure.collectives.fit_file import read_fits
+    """Read 'FILE,FILE' or 'node:FILE,global:FILE'; return documents by tier ('': all), and faults.
+
+    Files of one tier are taken together.
+    """
+    from jaxbench.measure.collectives.fit_file import join_fits, read_fits
 
     fits: dict[str, dict[str, Any]] = {}
     faults: list[str] = []
     for part in filter(None, text.split(",")):
-        tier, colon, path = part.partition(":")
+        before, colon, after = part.partition(":")
+        tier, path = (before, after) if colon else ("", part)
         try:
-            fits[tier if colon else ""] = read_fits(path if colon else part)
+            read = read_fits(path)
+            fits[tier] = join_fits(fits[tier], read) if tier in fits else read
         except InputError as error:
             faults += error.faults
     return fits, faults

@@ -90,6 +90,8 @@ FLAGS: dict[str, Flag] = {
     "min_bytes": Flag("smallest message; K, M, G are powers of two, kB, MB, GB of ten", "8"),
     "max_bytes": Flag("largest message", "16M"),
     "factor": Flag("from one message size to the next", "8"),
+    "messages": Flag("buffers that take turns, so that caches needn't hold the next one", "1"),
+    "pause_s": Flag("seconds every rank computes before each collective, as in a step", "0"),
     "fit": Flag("file to write latency and bandwidth of every collective to, as JSON"),
     # Sweeps
     "repetitions": Flag("runs of each cell, each in a process of its own", "1"),
@@ -106,7 +108,9 @@ FLAGS: dict[str, Flag] = {
     "partition_nodes": Flag("nodes of --topology that may be used, as a Slurm hostlist"),
     "algorithm": Flag("of collectives: auto (the cheapest), or one for all that have it", "auto"),
     "comm_streams": Flag("axis (collectives of different axes overlap) or one; by hardware"),
-    "fits": Flag("file of fits that jaxbench collectives --fit wrote, instead of cost formulas"),
+    "fits": Flag(
+        "what jaxbench collectives --fit wrote, instead of formulas: FILE,FILE or TIER:FILE"
+    ),
     "timeline": Flag("file to write the simulated timeline to, a Perfetto or Chrome trace (JSON)"),
     "chakra": Flag("folder to write the plan to as Chakra execution traces, one file a rank"),
     "explain": Flag("show the timeline of the winner", boolean=True),
@@ -135,7 +139,17 @@ FLAGS: dict[str, Flag] = {
 _OWN_READER = ("flagfile",)
 
 # Not fields of an experiment.
-_COLLECTIVES = ("kinds", "axis", "ranks", "min_bytes", "max_bytes", "factor", "fit")
+_COLLECTIVES = (
+    "kinds",
+    "axis",
+    "ranks",
+    "min_bytes",
+    "max_bytes",
+    "factor",
+    "messages",
+    "pause_s",
+    "fit",
+)
 SWEEP_FLAGS = ("repetitions", "cell_timeout_s", "skip_invalid", "export", "export_only")
 WHERE_FLAGS = ("placement", "topology", "partition_nodes", "algorithm", "comm_streams")
 _SIMULATION = (

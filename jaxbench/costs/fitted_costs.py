@@ -36,7 +36,7 @@ class FittedCosts:
         if faults:
             raise InputError(faults)
         self.series = tuple(series for series, _ in read if series)
-        self._nearest: dict[tuple[Any, ...], Series] = {}
+        self._nearest: dict[tuple[Any, ...], list[Series]] = {}
 
     def missing(self, kinds: Iterable[str]) -> list[str]:
         """Return a fault for each of `kinds` that wasn't measured, with what was."""
@@ -60,12 +60,14 @@ class FittedCosts:
         key = (kind, size, count, "+".join(axes), dtype)
         if key not in self._nearest:
             self._nearest[key] = self._find(*key)
-        series = self._nearest[key]
-        seconds = series.seconds(nbytes)
+        found = self._nearest[key]
+        counts = [series.groups for series in found]
+        seconds = float(np.interp(count, counts, [series.seconds(nbytes) for series in found]))
+        base_s = float(np.interp(count, counts, [series.base_s for series in found]))
         name = "measured"
-        if series.group_size != size:
-            name = f"measured over {series.group_size} ranks"
-        return GroupCosts((Cost(seconds, min(series.base_s, seconds), name, "measured"),), which)
+        if found[0].group_size != size:
+            name = f"measured over {found[0].group_size} ranks"
+        return GroupCosts((Cost(seconds, min(base_s, seconds), name, "measured"),), which)
 
     def _sizes(self, kind: str, groups: np.ndarray, axes: tuple[str, ...]) -> tuple[int, int]:
         """Return the ranks of a group and how many communicate at once.
@@ -77,7 +79,8 @@ class FittedCosts:
         size = math.prod(self.mesh[axis] for axis in axes)
         return size, math.prod(self.mesh.values()) // size
 
-    def _find(self, kind: str, size: int, count: int, axis: str, dtype: str) -> Series:
+    def _find(self, kind: str, size: int, count: int, axis: str, dtype: str) -> list[Series]:
+        """Return the nearest series, and those that differ from it in the number of groups."""
         of_kind = [series for series in self.series if series.kind == kind]
         if not of_kind:
             raise InputError(self.missing([kind]))
@@ -90,4 +93,11 @@ class FittedCosts:
                 series.dtype != dtype,
             )
 
-        return min(of_kind, key=distance)
+        nearest = min(of_kind, key=distance)
+        same = nearest.group_size, nearest.axis, nearest.dtype
+        alike = {
+            series.groups: series
+            for series in of_kind
+            if (series.group_size, series.axis, series.dtype) == same
+        }
+        return [alike[groups] for groups in sorted(alike)]

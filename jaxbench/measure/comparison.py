@@ -17,6 +17,7 @@ from typing import Any
 
 from jaxbench.errors import InputError
 from jaxbench.experiment import Experiment
+from jaxbench.measure.collectives.manner import Manner
 from jaxbench.measure.ratio import Ratio, ratio_of_medians
 from jaxbench.measure.record import FILE_NAME, read_records
 from jaxbench.measure.statistics import CONFIDENCE, max_over_ranks, median
@@ -205,7 +206,8 @@ def configuration(record: Mapping[str, Any]) -> dict[str, Any]:
     Defaults are left out so that a record still compares after the experiment has got a new
     field. The payload is the one that ran, not `auto`.
     """
-    defaults = {f.name: f.default for f in fields(Experiment) if f.default is not MISSING}
+    known = (*fields(Experiment), *fields(Manner))
+    defaults = {f.name: f.default for f in known if f.default is not MISSING}
     experiment = dict(record["experiment"])
     if "payload" in experiment:
         ran = _mapping(record.get("calibration")).get("payload")

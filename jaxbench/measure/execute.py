@@ -163,7 +163,10 @@ def _execute(run: Run, calibrations: Calibrations, out: str) -> None:
 
     here().stage("calibration")
     calibration = calibrations.get(
-        mesh, choose_payload(experiment, platform), experiment.dtype, experiment.seed
+        mesh,
+        choose_payload(experiment.payload, experiment.devices, platform),
+        experiment.dtype,
+        experiment.seed,
     )
     lengths = [] if calibration.name == "none" else _lengths(traced)
     checks = [calibration.check(seconds) for seconds in lengths]

@@ -29,15 +29,15 @@ def machine_faults(experiments: Sequence[Experiment], devices: Sequence[Any]) ->
     return list(dict.fromkeys(fault for fault in faults if fault))
 
 
-def choose_payload(experiment: Experiment, platform: str) -> str:
+def choose_payload(payload: str, devices: int, platform: str) -> str:
     """Resolve the payload 'auto': matmul, but sleep where virtual devices outnumber the cores.
 
     On any machine: every process must call it.
     """
-    if experiment.payload != "auto":
-        return experiment.payload
+    if payload != "auto":
+        return payload
     processes = here()
-    each = experiment.devices // processes.count
+    each = devices // processes.count
     fits = each * processes.host_processes <= processes.host_cores
     return "matmul" if everywhere(platform != "cpu" or fits) else "sleep"
 

@@ -81,7 +81,8 @@ def nccl_text(records: Sequence[Record], fits: Fits) -> str:
             f"# {first['kind']} over {_over(first)} of mesh {_mesh(first)}{_ranks(first)}: "
             f"{kind.executes}",
             f"# size: {kind.size}; bus factor: {_factor(members[0])}; "
-            f"iters: {first['steps']}, warmup iters: {first['warmup']}",
+            f"iters: {first['steps']}, warmup iters: {first['warmup']}"
+            + (f"; each {manner(first)}" if manner(first) else ""),
             "#",
             f"# {'':10}  {'':12}  {'':8}  {'':6}  {'':6}  {'out-of-place':^32}",
             f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}  "
@@ -100,6 +101,14 @@ def nccl_text(records: Sequence[Record], fits: Fits) -> str:
         ]
     lines += [f"# {line}" for line in fit_lines(fits)]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def manner(experiment: Mapping[str, Any]) -> str:
+    """Return what is between two executions, as a remark; empty if they are in a row."""
+    turns, pause_s = experiment.get("messages", 1), experiment.get("pause_s", 0.0)
+    parts = [f"after {format_seconds(pause_s)} of compute"] if pause_s else []
+    parts += [f"{turns} buffers in turn"] if turns > 1 else []
+    return ", ".join(parts)
 
 
 def average(records: Sequence[Record]) -> float | None:
@@ -125,8 +134,9 @@ def _line(fit: Mapping[str, Any]) -> str:
 
 
 def _print_text(records: Sequence[Record], fits: Fits) -> None:
+    between = manner(records[0]["experiment"]) or "in a row"
     title = (
-        "time: one of many in a row; step: one dispatched alone; algbw = size / time; "
+        f"time: one of many {between}; step: one dispatched alone; algbw = size / time; "
         "busbw = algbw * bus factor"
     )
     print_table(HEADER, [_text_row(record) for record in records], title=title)

@@ -17,6 +17,7 @@ from jaxbench.cli import collectives
 from jaxbench.cli.main import main
 from jaxbench.errors import InputError
 from jaxbench.measure.collectives.fit_file import read_fits
+from jaxbench.measure.collectives.manner import Manner
 from jaxbench.measure.collectives.request import Request, read_ranks
 from jaxbench.measure.record import FIELDS, read_records
 
@@ -48,6 +49,7 @@ def test_defaults() -> None:
     assert (request.axes, request.dtypes) == (("data",), ("bfloat16",))
     assert (request.steps, request.warmup, request.seed) == (10, 2, 0)
     assert (request.devices, request.ranks, request.fit, request.out) == (4, None, None, "results")
+    assert request.manner == Manner(messages=1, pause_s=0.0)
 
 
 def test_a_grid() -> None:
@@ -59,7 +61,10 @@ def test_a_grid() -> None:
         "--min_bytes=1K",
         "--max_bytes=1MB",
         "--factor=4",
+        "--messages=3",
+        "--pause_s=2e-3",
     )
+    assert request.manner == Manner(3, 0.002)
     assert request.axes == ("tensor", "data") and len(request.kinds) == 7
     assert request.dtypes == ("float32", "bfloat16")
     assert request.sizes == (1024, 4096, 16384, 65536, 262144)
@@ -111,6 +116,10 @@ def test_ranks_keep_their_order() -> None:
         ("--devices=4 --min_bytes=0", "--min_bytes is '0'; it must be at least 1 byte"),
         ("--devices=4 --max_bytes=8Q", "--max_bytes is '8Q'; it must be whole bytes with a unit"),
         ("--devices=4 --min_bytes=1M --max_bytes=1K", "more than --max_bytes of 1,024"),
+        ("--devices=4 --messages=0", "--messages is '0'; it must be a whole number from 1 to 9999"),
+        ("--devices=4 --pause_s=5ms", "--pause_s is '5ms'; it must be a number of seconds from 0"),
+        ("--devices=4 --pause_s=-1", "--pause_s is '-1'; it must be a number of seconds from 0"),
+        ("--devices=4 --pause_s=nan", "--pause_s is 'nan'; it must be a number of seconds from 0"),
         ("--devices=4 --factor=1", "--factor is '1'; it must be a whole number of at least 2"),
         ("--devices=4 --steps=0", "--steps is 0; it must be at least 1"),
         ("--devices=4 --warmup=1", "--warmup is 1; it must be at least 2"),

@@ -155,3 +155,17 @@ def test_an_unknown_tier_is_refused() -> None:
     placement = place(of_system(system), system, 4)
     with pytest.raises(InputError, match="unknown tier 'rack'"):
         TierCosts(placement, {"rack": Constant(1.0)}, Constant(1.0))
+
+
+def test_groups_at_once_are_between_those_measured() -> None:
+    """One group takes 1 ms, four at once take 4 ms; eight are as the most that were measured."""
+    one, four = (slow(groups=groups, axis="tensor", latency_s=1e-3 * groups) for groups in (1, 4))
+    costs = FittedCosts(document(four, one), (("data", 8), ("tensor", 4)))
+    groups = np.arange(32).reshape(8, 4)
+    found = [
+        costs.collective("all_reduce", 0, "float32", groups[:count], ("tensor",)).seconds
+        for count in (1, 2, 4, 8)
+    ]
+    assert [seconds.tolist() for seconds in found] == [
+        pytest.approx([ms * 1e-3] * count) for count, ms in ((1, 1), (2, 2), (4, 4), (8, 4))
+    ]

@@ -91,7 +91,12 @@ def test_json_has_every_metric_and_a_row_per_collective() -> None:
     assert list(document["metrics"]) == list(METRICS)
     assert document["metrics"]["step_s"] == p.step_s
     assert document["costs"] == "two tiers"
-    assert document["semantics"] == {"streams": "axis", "permute": "pair", "inline": False}
+    assert document["semantics"] == {
+        "streams": "axis",
+        "permute": "pair",
+        "inline": False,
+        "shared": False,
+    }
     assert Experiment.from_dict(document["experiment"]) == p.experiment
     assert len(document["collectives"]) == len(p.simulation.uses)
     counted: dict[str, int] = {}
@@ -133,7 +138,7 @@ def test_devices_of_a_kind_communicate_in_their_own_way() -> None:
         return predict_system(experiment(strategy="dp", mesh="data=4"), system).semantics
 
     assert semantics("tpu_v5p") == Semantics("axis", "pair")
-    assert semantics("laptop") == Semantics("one", "clique", inline=True)
+    assert semantics("laptop") == Semantics("one", "clique", inline=True, shared=True)
     assert semantics("alps") == Semantics("one", "pair")
 
 
@@ -159,7 +164,7 @@ def test_measured_fits_take_the_place_of_a_system() -> None:
     e = experiment(strategy="dp", mesh="data=4", buckets=1)  # 2 million parameters of 4 bytes
     p = predict_system(e, None, fits={"": FITS})
     assert p.step_s == pytest.approx(F + G + 1e-3 + 8e-3, rel=1e-3)
-    assert p.semantics == Semantics("one", "clique", inline=True)
+    assert p.semantics == Semantics("one", "clique", inline=True, shared=True)
     (use,) = p.simulation.uses
     assert use.bound == "measured"
 

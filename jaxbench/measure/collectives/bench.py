@@ -10,6 +10,8 @@ runs both, one right after the other in random order. Their samples give two num
     step = median t(single)                  one execution, dispatched alone: percentiles are of it
     collective = (median t(chain) - median t(single)) / (n - 1)         dispatch has cancelled out
 
+Pauses between them (program.Manner) are in the samples and in neither number.
+
 Every round visits all cells in a new random order, so that what changes on the machine meanwhile
 meets all cells alike. Cells with buffers of the same size and type share them.
 """
@@ -29,14 +31,23 @@ from jax.sharding import Mesh
 from jaxbench.dtypes import find_dtype
 from jaxbench.errors import RunError
 from jaxbench.measure.agree import agree, everywhere
+from jaxbench.measure.calibrate import calibrate
 from jaxbench.measure.collectives.cells import Cell, make_cell
-from jaxbench.measure.collectives.program import build_program, by_branch
+from jaxbench.measure.collectives.manner import IN_A_ROW, Manner
+from jaxbench.measure.collectives.program import (
+    Mask,
+    build_program,
+    by_branch,
+    by_select,
+)
 from jaxbench.measure.gather import gather, total
+from jaxbench.measure.machine import choose_payload
 from jaxbench.measure.processes import here
 from jaxbench.measure.statistics import CONFIDENCE, Median, max_over_ranks, median
 from jaxbench.measure.timing import time_step
+from jaxbench.payload.interface import Payload
 from jaxbench.payload.none import NoPayload
-from jaxbench.program import Traced, trace
+from jaxbench.program import Program, Traced, trace
 from jaxbench.readings.build import Executable, compile_step, make_buffers
 from jaxbench.readings.compiled import compare
 from jaxbench.readings.compiler_options import compiler_options
@@ -63,6 +74,8 @@ class Measured:
     """
 
     cell: Cell
+    manner: Manner = IN_A_ROW
+    payload: str = "none"
     executions: int | None = None
     samples_s: dict[str, list[list[float]]] = field(default_factory=lambda: {f: [] for f in FORMS})
     checks: dict[str, Any] = field(
@@ -109,27 +122,39 @@ class Measured:
         return Median(value, max(0.0, low / more), high / more, CONFIDENCE, chain.n)
 
     def _slowest(self, form: str) -> list[float]:
-        return [s for s in max_over_ranks(self.samples_s[form]) if s is not None]
+        pauses = 1 if form == FORMS[0] else self.executions or 0
+        paused_s = pauses * self.manner.pause_s
+        return [s - paused_s for s in max_over_ranks(self.samples_s[form]) if s is not None]
 
 
 class Bench:
     """Cells on one mesh: `prepare` each, then `visit` it as often as samples are wanted."""
 
-    def __init__(self, mesh: Mesh, *, warmup: int = 2, seed: int = 0):
+    def __init__(self, mesh: Mesh, *, warmup: int = 2, seed: int = 0, manner: Manner = IN_A_ROW):
         """`warmup` executions of every program, at least 2, come before anything is timed."""
         self.mesh = mesh
+        self.manner = manner
         self.warmup = warmup
         self.platform = mesh.devices.flat[0].platform
         self.order = random.Random(agree(seed))
         self._ranks = Ranks(tuple(mesh.shape.items()))
         self._options = compiler_options(self.platform)
+        self.payload, self._work = self._choose_payload()
         self._states: dict[tuple[int, str], Sequence[jax.Array]] = {}
         self._values: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._compiled: dict[Cell, tuple[Executable, Executable]] = {}
 
+    def _choose_payload(self) -> tuple[str, Callable[[float, str], Payload]]:
+        """Return the name of what ranks do in a pause, and the payload of a compute."""
+        if not self.manner.pause_s:
+            return "none", lambda seconds, label: NoPayload()
+        name = choose_payload("auto", self.mesh.size, self.platform)
+        calibration = calibrate(self.mesh, name, dtype="float32")
+        return name, lambda seconds, label: calibration.payload(seconds)
+
     def prepare(self, cell: Cell) -> Measured:
         """Compile and check a cell and warm it up; what was wrong is its `failure`."""
-        measured = Measured(cell)
+        measured = Measured(cell, self.manner, self.payload)
         here().stage("compile")
         try:
             self._prepare(measured)
@@ -164,14 +189,17 @@ class Bench:
         """Return token and buffer, made if no cell of this size has been there."""
         key = _buffer_key(cell)
         if key not in self._states:
-            self._states[key] = make_buffers(build_program(cell), self.mesh)
+            self._states[key] = make_buffers(self._program(cell), self.mesh)
         return self._states[key]
+
+    def _program(self, cell: Cell, executions: int = 1, mask: Mask = by_select) -> Program:
+        return build_program(cell, executions, mask, self.manner)
 
     def _prepare(self, measured: Measured) -> None:
         cell = measured.cell
         self._check_every_value(measured)
         single, first_s, warm_s = self._compile(measured, 1)
-        measured.executions = chain_length(agree(min(warm_s)))
+        measured.executions = chain_length(agree(min(warm_s)), self.manner.messages)
         chained, _, _ = self._compile(measured, measured.executions)
         measured.timing.update(
             lower_s=single.lower_s + chained.lower_s,
@@ -202,7 +230,7 @@ class Bench:
         """Return the checked program, seconds of its first call, and those of later ones."""
         cell, checks = measured.cell, measured.checks
         start = time.perf_counter()
-        traced = trace(build_program(cell, executions), self.mesh)
+        traced = trace(self._program(cell, executions), self.mesh)
         trace_s = time.perf_counter() - start
         measured.timing["trace_s"] = (measured.timing["trace_s"] or 0.0) + trace_s
         executable = self._compile_traced(traced)
@@ -238,7 +266,7 @@ class Bench:
         """Compare what the measured program itself returned with the reference."""
         readable = traced
         if measured.cell.kind == "broadcast":
-            readable = trace(build_program(measured.cell, executions, by_branch), self.mesh)
+            readable = trace(self._program(measured.cell, executions, by_branch), self.mesh)
         found = check_seen(readable, self.mesh, seen)
         ok = everywhere(found.ok)
         wrong = 0 if ok else total(count_wrong(readable, self.mesh, seen))
@@ -249,7 +277,7 @@ class Bench:
             raise RunError("; ".join(found.faults) or "wrong values, on another process only")
 
     def _compile_traced(self, traced: Traced) -> Executable:
-        return compile_step(traced, self.mesh, lambda s, label: NoPayload(), self._options)
+        return compile_step(traced, self.mesh, self._work, self._options)
 
     def _remedy(self, cell: Cell) -> str:
         if self.platform == "tpu" and cell.kind in ("all_gather", "reduce_scatter"):
@@ -264,6 +292,7 @@ def measure_cells(
     steps: int,
     warmup: int = 2,
     seed: int = 0,
+    manner: Manner = IN_A_ROW,
     measured: list[Measured] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Measured]:
@@ -273,7 +302,7 @@ def measure_cells(
     interruption; `say` hears what is being done. A cell whose check fails has a `failure`; the
     others go on.
     """
-    bench = Bench(mesh, warmup=warmup, seed=seed)
+    bench = Bench(mesh, warmup=warmup, seed=seed, manner=manner)
     done = [] if measured is None else measured
     for cell in cells:
         if not done or done[-1].cell.series != cell.series:
@@ -295,20 +324,22 @@ def measure_cells(
     return done
 
 
-def chain_length(single_s: float) -> int:
+def chain_length(single_s: float, messages: int = 1) -> int:
     """Return how many executions a chain has, given that a single one took `single_s`.
 
-    Most of what a small one takes is its dispatch, which a chain needs once.
+    Most of what a small one takes is its dispatch, which a chain needs once. It is a multiple of
+    the `messages` that take turns.
     """
     shortest, longest = CHAIN
-    return min(max(round(CHAIN_S / max(single_s, 1e-9)), shortest), longest)
+    wanted = min(max(round(CHAIN_S / max(single_s, 1e-9)), shortest), longest)
+    return messages * -(-wanted // messages)
 
 
-def needed_bytes(cells: Sequence[Cell], mesh: Mesh) -> int:
+def needed_bytes(cells: Sequence[Cell], mesh: Mesh, messages: int = 1) -> int:
     """Return what a device must hold for all cells: their buffers, and the largest temporaries."""
     platform = mesh.devices.flat[0].platform
     buffers = {_buffer_key(cell) for cell in cells}
-    kept = sum(elements * find_dtype(dtype) for elements, dtype in buffers)
+    kept = messages * sum(elements * find_dtype(dtype) for elements, dtype in buffers)
     largest: dict[tuple[Any, ...], Cell] = {}
     for cell in cells:
         if cell.series not in largest or largest[cell.series].elements < cell.elements:

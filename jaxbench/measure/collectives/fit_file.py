@@ -10,6 +10,7 @@
         kind, axis, group_size, dtype
         groups           how many such groups communicated at once
         mesh, ranks      sizes of all mesh axes, outermost first; the devices chosen, null for all
+        messages, pause_s    buffers that took turns; seconds of compute before each (manner.py)
         executes         what was run, in words; wire_dtypes: the types XLA moved
         latency_s, bandwidth_Bps            null where they can't be told from the data
         latency_se_s, seconds_per_byte_se   standard errors, null where unknown
@@ -73,6 +74,22 @@ def read_fits(path: str | os.PathLike[str]) -> dict[str, Any]:
         found = document.get("version")
         raise InputError(f"'{path}' has version {found} of fits; {VERSION} is the newest known")
     return document
+
+
+def join_fits(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two files of fits as one; InputError where they are of different platforms."""
+    platforms = [_platform(document) for document in (one, other)]
+    if platforms[0] != platforms[1]:
+        raise InputError(f"fits measured on {platforms[0]} and on {platforms[1]} can't be joined")
+    lists = [document.get("fits") for document in (one, other)]
+    if all(isinstance(fits, list) for fits in lists):
+        return {**one, "fits": [fit for fits in lists for fit in fits or ()]}
+    return dict(other if isinstance(lists[0], list) else one)  # whose reader tells what is wrong
+
+
+def _platform(document: Mapping[str, Any]) -> Any:
+    environment = document.get("environment")
+    return environment.get("platform") if isinstance(environment, Mapping) else None
 
 
 def writable_fault(path: str) -> str | None:

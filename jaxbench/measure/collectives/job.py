@@ -63,7 +63,7 @@ def run_collectives(
         request.sizes,
         request.padding,
     )
-    if fault := _memory_fault(cells, mesh):
+    if fault := _memory_fault(cells, mesh, request.manner.messages):
         raise InputError(fault)
     measured: list[Measured] = []
     keeper = Keeper(request, mesh, measured, command)
@@ -75,6 +75,7 @@ def run_collectives(
                 steps=request.steps,
                 warmup=request.warmup,
                 seed=request.seed,
+                manner=request.manner,
                 measured=measured,
                 say=_say,
             )
@@ -150,6 +151,7 @@ def describe_cell(cell: Cell, request: Request) -> dict[str, Any]:
         "devices": request.mesh_size,
         "ranks": list(request.ranks) if request.ranks else None,
         "padding": request.padding,
+        **asdict(request.manner),
         "steps": request.steps,
         "warmup": request.warmup,
         "seed": request.seed,
@@ -203,6 +205,7 @@ def fit_series(measured: Sequence[Measured], request: Request) -> list[dict[str,
                 "groups": request.mesh_size // group_size,
                 "mesh": dict(request.mesh),
                 "ranks": list(request.ranks) if request.ranks else None,
+                **asdict(request.manner),
                 "executes": KINDS[kind].executes,
                 "wire_dtypes": sorted({t for m in members for t in m.wire_dtypes}),
                 "bus_factor": members[0].cell.bus_factor,
@@ -243,7 +246,7 @@ def _record(
         **where,
         plan=_plan(measured),
         checks={**measured.checks, "wrong": measured.wrong},
-        calibration={"payload": "none", "chained_executions": measured.executions},
+        calibration={"payload": measured.payload, "chained_executions": measured.executions},
         timing=measured.timing,
         samples=measured.samples_s,
         device_ready_s={},
@@ -274,11 +277,11 @@ def _plan(measured: Measured) -> list[dict[str, Any]]:
     return [asdict(row_of(site)) for site in measured.sites]
 
 
-def _memory_fault(cells: Sequence[Cell], mesh: Mesh) -> str | None:
+def _memory_fault(cells: Sequence[Cell], mesh: Mesh, messages: int) -> str | None:
     """Return why the devices can't hold the cells, before anything is allocated."""
     remedy = "lower --max_bytes, or take fewer kinds, dtypes or sizes"
     return memory_fault(
-        needed_bytes(cells, mesh), list(mesh.devices.flat), "this grid of sizes", remedy
+        needed_bytes(cells, mesh, messages), list(mesh.devices.flat), "this grid of sizes", remedy
     )
 
 

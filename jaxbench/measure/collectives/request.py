@@ -13,23 +13,27 @@ from jaxbench.errors import InputError, unknown
 from jaxbench.experiment import Experiment
 from jaxbench.experiment_rules import find_faults
 from jaxbench.measure.collectives.kinds import DEFAULT_KINDS, KINDS
+from jaxbench.measure.collectives.manner import IN_A_ROW, Manner
 from jaxbench.measure.collectives.sizes import parse_bytes, steps
 
 Value = TypeVar("Value")
+
+LONGEST_PAUSE_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """A grid of kinds, axes, dtypes and sizes on a mesh, and how to measure it.
 
-    `ranks` are the devices the mesh is made of, in its rank order; None: the first ones.
-    `devices` is how many the backend must have.
+    `manner` is what is between two executions. `ranks` are the devices the mesh is made of, in its
+    rank order; None: the first ones. `devices` is how many the backend must have.
     """
 
     kinds: tuple[str, ...]
     axes: tuple[str, ...]
     dtypes: tuple[str, ...]
     sizes: tuple[int, ...]
+    manner: Manner
     mesh: Mesh
     devices: int
     ranks: tuple[int, ...] | None
@@ -93,6 +97,8 @@ def read_request(texts: Mapping[str, str]) -> Request:
             faults.append(f"--min_bytes is {smallest:,}, more than --max_bytes of {largest:,}")
         sizes = tuple(steps(smallest, largest, factor))
 
+    messages = read("messages", _at_least_one, IN_A_ROW.messages)
+    pause_s = read("pause_s", _pause, IN_A_ROW.pause_s)
     ranks = read("ranks", read_ranks, None)
     told = len(faults)
     mesh: Mesh = ()
@@ -108,6 +114,7 @@ def read_request(texts: Mapping[str, str]) -> Request:
         axes=axes,
         dtypes=dtypes,
         sizes=sizes,
+        manner=Manner(messages or IN_A_ROW.messages, pause_s or IN_A_ROW.pause_s),
         mesh=mesh,
         devices=devices or (max(ranks) + 1 if ranks else size),
         ranks=ranks,
@@ -181,6 +188,22 @@ def _whole(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
         raise ValueError("a whole number")
     return int(text)
+
+
+def _at_least_one(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,4}", text) or int(text) < 1:
+        raise ValueError("a whole number from 1 to 9999")
+    return int(text)
+
+
+def _pause(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= LONGEST_PAUSE_S:
+        raise ValueError(f"a number of seconds from 0 to {LONGEST_PAUSE_S:g}")
+    return seconds
 
 
 def _factor(text: str) -> int:

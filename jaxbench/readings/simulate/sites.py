@@ -70,9 +70,16 @@ class PricedSite:
 
 
 def price_sites(
-    eqn: Equation, ranks: Ranks, grid: Grid, costs: Sequence[Costs]
+    eqn: Equation,
+    ranks: Ranks,
+    grid: Grid,
+    costs: Sequence[Costs],
+    active: np.ndarray | None = None,
 ) -> list[PricedSite]:
-    """Return a site for each operand of a collective equation."""
+    """Return a site for each operand of a collective equation.
+
+    Those that communicate at once are all groups, or those of the `active` ranks (bool, [R]).
+    """
     if eqn.params.get("axis_index_groups") is not None:
         raise RunError(
             f"collective '{eqn.source_info.name_stack}' has axis_index_groups, which can't be "
@@ -80,15 +87,22 @@ def price_sites(
         )
     kind = KINDS[eqn.primitive.name]
     counted = eqn.outvars if kind == "all_gather" else eqn.invars
-    return [_price(eqn, kind, variable.aval, ranks, grid, costs) for variable in counted]
+    return [_price(eqn, kind, v.aval, ranks, grid, costs, active) for v in counted]
 
 
 def _price(
-    eqn: Equation, kind: str, aval: Any, ranks: Ranks, grid: Grid, costs: Sequence[Costs]
+    eqn: Equation,
+    kind: str,
+    aval: Any,
+    ranks: Ranks,
+    grid: Grid,
+    costs: Sequence[Costs],
+    active: np.ndarray | None,
 ) -> PricedSite:
     axes = collective_axes(eqn)
     groups = ranks.groups(axes)
-    hop, members = None, groups
+    hop = None
+    members = groups if active is None else groups[active[groups[:, 0]]]
     if kind == "permute":
         hop = _make_hop(eqn.params["perm"], axes[0], grid)
         sources = ranks.sources(axes[0], eqn.params["perm"])
@@ -103,7 +117,7 @@ def _price(
         answer = model.collective(kind, nbytes, str(aval.dtype), members, axes)
         different.append(answer.costs)
         if hop is None:
-            taken[groups], which[groups] = answer.seconds[:, None], answer.which[:, None]
+            taken[members], which[members] = answer.seconds[:, None], answer.which[:, None]
         else:
             which[members[:, 0]] = answer.which
             which[members[:, 1]] = answer.which

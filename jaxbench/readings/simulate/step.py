@@ -84,16 +84,16 @@ def simulate_all(
     executed = spent(walk.counts, walk.masks, walk.grid)
     compute, by_label = np.zeros(ranks.count), {}
     for path, work_ in walk.works.items():
-        seconds = executed[path] * work_.seconds
+        seconds = sum(executed[path].values()) * work_.seconds
         compute = compute + seconds
         by_label[work_.label] = by_label.get(work_.label, 0.0) + seconds
     end = walk.streams.end()
     simulations = []
     for model in range(len(costs)):
         uses = [
-            make_use(path, site, executed[path], walk.grid, model)
-            for path, sites in sorted(walk.sites.items())
-            for site in sites
+            make_use(path, times, walk.grid, model)
+            for path, ranks_of in executed.items()
+            for times in walk.priced(path, ranks_of)
         ]
         simulations.append(
             Simulation(

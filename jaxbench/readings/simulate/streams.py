@@ -40,11 +40,15 @@ class Semantics:
     collective, compute waits until it is over. What can start later finds another thread. A tie is
     an operation of its own there and takes an `INSTANT`, so that compute which needs none is ahead
     of a collective that does.
+
+    `shared`: devices are virtual ones that share the processors of a host, so that a collective
+    takes as long as the groups that are at it at once make it, not those of all ranks.
     """
 
     streams: Literal["axis", "one", "unlimited"]
     permute: Literal["pair", "clique"] = "pair"
     inline: bool = False
+    shared: bool = False
 
 
 def semantics_of(hardware: str, streams: str = "") -> Semantics:
@@ -54,7 +58,7 @@ def semantics_of(hardware: str, streams: str = "") -> Semantics:
     else:
         default = "axis" if hardware.startswith("tpu") else "one"
     cpu = hardware.startswith("cpu")
-    return Semantics(default, "clique" if cpu else "pair", inline=cpu)
+    return Semantics(default, "clique" if cpu else "pair", inline=cpu, shared=cpu)
 
 
 class Streams:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,18 +43,20 @@ class Use:
 
 
 def make_use(
-    path: Path, site: PricedSite, executions: np.ndarray, grid: Grid, model: int
+    path: Path, times: Sequence[tuple[PricedSite, np.ndarray]], grid: Grid, model: int
 ) -> Use | None:
-    """Return the use of a site executed so often ([R]), None if nobody communicated there."""
-    seconds = site.seconds
-    if site.hop is not None:  # a rank that only sends is as long occupied as its receiver
-        sent = np.where(site.hop.sends, site.hop.from_receiver(seconds), 0.0)
-        seconds = np.maximum(seconds, sent)
-    total = grid.per_rank(seconds, model) * executions
-    numbers = {int(n) for n in np.unique(site.number[model, executions > 0]) if n >= 0}
-    if not numbers:
+    """Return the use of a site, None if nobody communicated there.
+
+    `times` are the site as it was priced for those who were at it at once, and how often each rank
+    executed it so ([R]).
+    """
+    site = times[0][0]
+    executions = np.sum([count for _, count in times], axis=0)
+    total = np.sum([_occupied(at, grid, model) * count for at, count in times], axis=0)
+    costs = [at.costs[model][n] for at, count in times for n in _numbers(at, count, model)]
+    if not costs:
         return None
-    slowest = max((site.costs[model][n] for n in numbers), key=lambda cost: cost.seconds)
+    slowest = max(costs, key=lambda cost: cost.seconds)
     return Use(
         path=path,
         kind=site.kind,
@@ -72,16 +74,29 @@ def make_use(
     )
 
 
+def _occupied(site: PricedSite, grid: Grid, model: int) -> np.ndarray:
+    """Return the seconds of one execution on each rank, [R]."""
+    seconds = site.seconds
+    if site.hop is not None:  # a rank that only sends is as long occupied as its receiver
+        sent = np.where(site.hop.sends, site.hop.from_receiver(seconds), 0.0)
+        seconds = np.maximum(seconds, sent)
+    return grid.per_rank(seconds, model)
+
+
+def _numbers(site: PricedSite, executions: np.ndarray, model: int) -> set[int]:
+    return {int(n) for n in np.unique(site.number[model, executions > 0]) if n >= 0}
+
+
 def spent(
     counts: Mapping[tuple[Path, int], int], masks: list[np.ndarray | None], grid: Grid
-) -> dict[Path, np.ndarray]:
-    """Return how often each rank executed what is at a path, [R].
+) -> dict[Path, dict[int, np.ndarray]]:
+    """Return how often each rank executed what is at a path, [R], by the number of the mask.
 
     `counts` are by path and by number of the mask of the ranks that executed it.
     """
-    totals: dict[Path, np.ndarray] = {}
-    for (path, number), count in counts.items():
+    executed: dict[Path, dict[int, np.ndarray]] = {}
+    for (path, number), count in sorted(counts.items()):
         mask = masks[number]
-        executed = np.int64(count) * (np.ones_like(grid.zero, bool) if mask is None else mask)
-        totals[path] = totals[path] + executed if path in totals else executed
-    return {path: grid.per_rank(total) for path, total in sorted(totals.items())}
+        ranks = np.int64(count) * (np.ones_like(grid.zero, bool) if mask is None else mask)
+        executed.setdefault(path, {})[number] = grid.per_rank(ranks)
+    return executed

@@ -8,7 +8,7 @@ other equations take no time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,6 +74,7 @@ class Timeline(Walker[Value]):
         self.streams = Streams(self.grid, semantics)
         self.recorder = Recorder(self.grid, record)
         self.sites: dict[Path, list[PricedSite]] = {}
+        self._at_once: dict[tuple[Path, int], list[PricedSite]] = {}
         self.works: dict[Path, Work] = {}
         self.counts: dict[tuple[Path, int], int] = {}
         self.masks: list[Mask] = [None]
@@ -177,6 +178,8 @@ class Timeline(Walker[Value]):
         mask = self.masks[number]
         if mask is not None:
             self._require_whole(sites[0], mask)
+            if self.streams.semantics.shared:
+                sites = self._sites_at_once(eqn, number, mask)
         self._count(number)
         results: list[Value] = []
         for site, operand in zip(sites, operands, strict=True):
@@ -188,6 +191,31 @@ class Timeline(Walker[Value]):
             results.append(end)
             self.recorder.collective(self.path, site, (ready, start, end), mask)
         return results
+
+    def priced(
+        self, path: Path, executed: Mapping[int, np.ndarray]
+    ) -> list[list[tuple[PricedSite, np.ndarray]]]:
+        """Return, for each operand of a collective, its sites as they were priced for those at it.
+
+        `executed` says by the number of a mask how often each rank executed it ([R]), which is
+        returned beside them.
+        """
+        operands = range(len(self.sites.get(path, ())))
+        return [
+            [
+                (self._at_once.get((path, number), self.sites[path])[i], ranks)
+                for number, ranks in executed.items()
+            ]
+            for i in operands
+        ]
+
+    def _sites_at_once(self, eqn: Equation, number: int, mask: np.ndarray) -> list[PricedSite]:
+        key = self.path, number
+        if key not in self._at_once:
+            active = self.grid.per_rank(mask)
+            grid, costs = self.grid, self.costs
+            self._at_once[key] = price_sites(eqn, self.mesh_ranks, grid, costs, active)
+        return self._at_once[key]
 
     def _require_whole(self, site: PricedSite, mask: np.ndarray) -> None:
         some = np.logical_or.reduce(mask, axis=site.dims)

@@ -200,7 +200,7 @@ def test_a_wrong_value_is_found_and_not_timed(part: str, monkeypatch: pytest.Mon
 
     def spoiled(program: Any, mesh: Mesh) -> list[jax.Array]:
         token, buffer = original(program, mesh)
-        small = program.buffers["message"].size.padded != cell.operand_elements
+        small = program.buffers["message 0"].size.padded != cell.operand_elements
         if small == (part == "small"):
             buffer = buffer.at[buffer.size // 3].add(1)  # the first element of rank 1
         return [token, jax.device_put(buffer, token.sharding)]
@@ -372,6 +372,8 @@ def test_a_record_for_every_cell(tmp_path: Path) -> None:
         "devices": 3,
         "ranks": [5, 1, 3],
         "padding": "exact",
+        "messages": 1,
+        "pause_s": 0.0,
         "steps": 2,
         "warmup": 2,
         "seed": 0,

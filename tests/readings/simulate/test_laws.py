@@ -51,13 +51,17 @@ loops = st.tuples(
 )
 programs = st.lists(st.one_of(simple, loops), min_size=1, max_size=5)
 semantics = st.builds(
-    Semantics, st.sampled_from(["axis", "one", "unlimited"]), st.sampled_from(["pair", "clique"])
+    Semantics,
+    st.sampled_from(["axis", "one", "unlimited"]),
+    st.sampled_from(["pair", "clique"]),
+    shared=st.booleans(),
 )
 tiers = st.builds(
     TwoTiers,
     latency_s=st.sampled_from([0.0, 0.1, 2.0]),
     Bps=st.sampled_from([1.0, 8.0, 1e9]),
     per_node=st.sampled_from([2, 3, 4, 8]),
+    crowd=st.sampled_from([0.0, 0.5]),
     outside=st.sampled_from([1.0, 2.5]),
 )
 
@@ -165,8 +169,11 @@ class OnePage:
         self.state[value] = before
 
     def sum(self, active: set[int], value: int, axis: str) -> None:
-        answer = self.costs.collective("all_reduce", 4, "float32", RANKS.groups(axis), (axis,))
-        for group, cost in zip(RANKS.groups(axis).tolist(), answer.seconds, strict=True):
+        groups = RANKS.groups(axis)
+        if self.semantics.shared:
+            groups = groups[[set(group) <= active for group in groups.tolist()]]
+        answer = self.costs.collective("all_reduce", 4, "float32", groups, (axis,))
+        for group, cost in zip(groups.tolist(), answer.seconds, strict=True):
             if set(group) <= active:
                 start = max(max(self.state[value][r], self.free_at(r, axis)) for r in group)
                 for rank in group:
