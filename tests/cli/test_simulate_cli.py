@@ -129,6 +129,23 @@ def test_a_file_of_fits_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     found = json.loads(capsys.readouterr().out)
     assert found["semantics"]["permute"] == "clique"
     assert {row["bound"] for row in found["collectives"]} == {"measured"}
+    # Four groups over two ranks, and a pipeline of four: with its fill, fewer are at it at once.
+    tensor = {**fit, "axis": "tensor", "group_size": 2}
+    hop = {**fit, "kind": "permute", "axis": "pipeline", "group_size": 4}
+    steps = {}
+    for name, one_s in (("alike", 2e-3), ("quicker", 1e-3)):
+        files = []
+        for groups, seconds in ((4, 2e-3), (1, one_s)):
+            series = {**tensor, "groups": groups, "bytes": [10**5], "time_s": [seconds]}
+            document = {**json.loads(path.read_text()), "fits": [series, hop]}
+            files.append(tmp_path / f"{name}{groups}.json")
+            files[-1].write_text(json.dumps(document))
+        both = f"--fits={files[0]},{files[1]}"
+        assert run("--flagfile=flags/tiny_dp_pp_tp.flags", both, "--format=json") == 0
+        steps[name] = json.loads(capsys.readouterr().out)["metrics"]["step_s"]
+    # Of 7 slots each way, 4 collectives a slot: with 1, 2, 3, 4, 3, 2, 1 stages at it.
+    saved = 2 * 4 * sum((4 - stages) / 3 * 1e-3 for stages in (1, 2, 3, 4, 3, 2, 1))
+    assert steps["alike"] - steps["quicker"] == pytest.approx(saved, rel=0.02)
     words = ("--system=h100_node", "--flagfile=flags/tiny_dp.flags", f"--fits=node:{path}")
     assert run(*words) == 0
     assert "measured" in capsys.readouterr().out

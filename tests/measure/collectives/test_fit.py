@@ -19,6 +19,7 @@ from jaxbench.measure.collectives.fit_file import (
     FORMAT,
     VERSION,
     fits_document,
+    join_fits,
     read_fits,
     writable_fault,
     write_fits,
@@ -188,3 +189,17 @@ def test_where_the_file_can_be_written(
 ) -> None:
     assert (writable_fault(str(place(tmp_path))) is None) == writable
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_one_platform_are_taken_together() -> None:
+    cpu, more, gpu = (
+        fits_document([{"kind": kind}], {"platform": platform}, "2026-01-01T00:00:00+00:00")
+        for kind, platform in (("permute", "cpu"), ("all_reduce", "cpu"), ("permute", "gpu"))
+    )
+    joined = join_fits(cpu, more)
+    assert [fit["kind"] for fit in joined["fits"]] == ["permute", "all_reduce"]
+    assert joined["environment"] == {"platform": "cpu"} and len(cpu["fits"]) == 1
+    with pytest.raises(InputError, match="measured on cpu and on gpu can't be joined"):
+        join_fits(cpu, gpu)
+    broken = {**more, "fits": {}}
+    assert join_fits(cpu, broken)["fits"] == join_fits(broken, cpu)["fits"] == {}
