@@ -26,10 +26,11 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from jaxbench.measure.collectives.fit_file import read_fits
+from jaxbench.measure.collectives.fit_file import join_fits, read_fits
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -125,8 +126,8 @@ def pause_s(names: list[str]) -> float:
 
 def fits_of(strategy: str, pause: float, out: str) -> dict[str, Any]:
     """Time the collectives of a strategy and return what was fitted, in one document."""
-    documents = [fit(*of, pause, f"{out}{number}") for number, of in enumerate(MEASURED[strategy])]
-    return {**documents[0], "fits": [one for document in documents for one in document["fits"]]}
+    measured = enumerate(MEASURED[strategy])
+    return reduce(join_fits, [fit(*of, pause, f"{out}{number}") for number, of in measured])
 
 
 def fit(mesh: str, kinds: str, axis: str, messages: int, pause: float, out: str) -> dict[str, Any]:

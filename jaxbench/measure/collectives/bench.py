@@ -10,7 +10,7 @@ runs both, one right after the other in random order. Their samples give two num
     step = median t(single)                  one execution, dispatched alone: percentiles are of it
     collective = (median t(chain) - median t(single)) / (n - 1)         dispatch has cancelled out
 
-Pauses between them (program.Manner) are in the samples and in neither number.
+Pauses between them (manner.Manner) are in the samples and in neither number.
 
 Every round visits all cells in a new random order, so that what changes on the machine meanwhile
 meets all cells alike. Cells with buffers of the same size and type share them.
